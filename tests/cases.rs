@@ -1,4 +1,4 @@
-//! Runs every packet case of every application and example, on every engine, with every way to get at packets.
+//! Runs every packet case of every application and example, on every engine, with every access mode.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,7 +91,7 @@ fn applications_cut_at_every_channel() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// Runs all cases of applications on engines, with each way to get at packets.
+/// Runs all cases of applications on engines, with each access mode.
 fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
     let mut failures = Vec::new();
     for (folder, program) in applications {

@@ -73,7 +73,8 @@ fn succeeds(prefix: &[&str]) -> String {
     for part in parts {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing, or not in order: {text}")).1;
     }
-    assert_eq!(text.matches("5/5 answered").count(), 4, "{text}");
+    // On a machine that stands still for a moment `ping` sends one more.
+    assert_eq!(text.lines().filter(|line| line.contains(" answered, ") && line.contains(" 5/")).count(), 4, "{text}");
     // The blast got through: the rate of what was forwarded is not 0.
     for forwarded in text.lines().filter_map(|line| line.trim().strip_prefix("forwarded")) {
         let count: String = forwarded.split("  ").map(str::trim).find(|cell| !cell.is_empty()).unwrap().into();
@@ -136,7 +137,7 @@ fn namespaces(process: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The network namespaces that anybody is in.
+/// The network namespaces with processes in them.
 fn all_namespaces() -> BTreeSet<String> {
     fs::read_dir("/proc").unwrap().flatten().flat_map(|entry| namespaces(&entry.path())).collect()
 }

@@ -10,8 +10,8 @@ use crate::process::{Done, Scratch, millrace, run, without_privileges};
 
 /// `examples/cases/patch/patch.toml`.
 const CASE: &str = include_str!("../../examples/cases/patch/patch.toml");
-/// All ways where the kernel takes programs.
-const WAYS: [&str; 5] = ["interp", "worker, copy", "worker, in-place", "worker, header-copy", "xdp"];
+/// All variants where the kernel takes programs.
+const VARIANTS: [&str; 5] = ["interp", "worker, copy", "worker, in-place", "worker, header-copy", "xdp"];
 
 /// `examples/patch.baker` in a directory of its own, with one case.
 fn patch(case: &str) -> (Scratch, String) {
@@ -41,11 +41,11 @@ fn json(text: &str) -> Json {
 #[test]
 fn the_example_passes_on_all_engines() {
     let text = millrace(&["test", PATCH]).ok();
-    assert!(text.lines().next().unwrap().ends_with(&format!("patch.baker: 1 case, run by: {}", WAYS.join("; "))));
+    assert!(text.lines().next().unwrap().ends_with(&format!("patch.baker: 1 case, run by: {}", VARIANTS.join("; "))));
     assert!(text.contains("\n  ok      patch  what comes in at one side goes out"), "{text}");
     assert!(text.contains("\n1 case: 1 passed, 0 failed; 5 runs in "), "{text}");
     let found = json(&millrace(&["test", PATCH, "--json"]).ok());
-    assert_eq!(found["ways"], serde_json::json!(WAYS));
+    assert_eq!(found["variants"], serde_json::json!(VARIANTS));
     assert_eq!((&found["passed"], &found["failed"], &found["not_run"]), (&1.into(), &0.into(), &Json::Null));
     assert_eq!(found["cases"][0]["runs"].as_array().unwrap().len(), 5);
     // Engines alone, and the list.

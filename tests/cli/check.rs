@@ -157,7 +157,8 @@ fn every_target_is_emitted() {
     }
 }
 
-/// The first hundred mistakes are shown, and how many more there are; so a file that is something else floods nobody.
+/// The first hundred mistakes are shown, and how many more there are; so a file that is something else floods no
+/// terminal.
 #[test]
 fn many_mistakes() {
     let scratch = Scratch::new();

@@ -105,14 +105,14 @@ fn counts_are_served_while_packets_pass() {
     runtime.json(&["reload", "--socket", &socket]);
     assert!(began.elapsed() < Duration::from_secs(10), "it is woken for new settings");
     assert!(counts(&box_, 9181)["packets"].as_u64() >= now["packets"].as_u64());
-    assert!(box_.enter(|| TcpStream::connect(("127.0.0.1", 9180))).unwrap().is_err(), "nobody listens there any more");
+    assert!(box_.enter(|| TcpStream::connect(("127.0.0.1", 9180))).unwrap().is_err(), "there is no listener any more");
     assert!(line(&mut live).is_some());
     let status = runtime.json(&["status", "--socket", &socket]);
     let status = status.as_array().map_or(&status, |all| &all[0]);
     assert_eq!(status["controllers"]["collector"]["state"], "running", "{status}");
     assert_eq!(status["controllers"]["collector"]["failures"], 0, "{status}");
 
-    // At the end those who listen are told, in an orderly way.
+    // At the end listeners are told, in an orderly way.
     millrace.signal(Signal::SIGINT).unwrap();
     while line(&mut live).is_some() {}
     let output = millrace.wait(PATIENCE).unwrap();

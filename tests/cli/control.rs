@@ -66,7 +66,7 @@ fn tables_are_read_and_changed() {
             assert_eq!(table(&["get", fib, address]).ok(), found);
         }
         ["10.9.8.0/22", "10.9.8.7/32"].iter().for_each(|prefix| drop(table(&["del", fib, prefix]).ok()));
-        // What ports send at most is nobody's to set.
+        // What ports send at most can't be set.
         assert_eq!(table(&["get", "port_mtu", "p1"]).ok(), "1500\n");
         let text = table(&["set", "port_mtu", "p1", "9000"]).failed_in_one_line(1);
         assert!(text.contains("table port_mtu: it is read from the interfaces"), "{text}");
@@ -158,7 +158,7 @@ fn mistakes_are_told_and_change_nothing() {
     wrong(&["set", hops, "1", "{ domain = 1, gateway = 0 }"], "src of next_hop_t is missing; accepted: { domain = …");
     wrong(&["get", "l3_switch.domains", "p9"], "did you mean `p1`?");
     assert_eq!(runtime.millrace(&["table", "dump", fib]).ok(), "10.0.1.0/24 = 1\n10.0.2.0/24 = 2\n");
-    // A table that is full is no mistake of who asks.
+    // A table that is full is no mistake of the client.
     let locals = "l3_forward.local_addrs";
     for number in 2..256 {
         let socket = runtime.socket("l3switch");
@@ -309,7 +309,7 @@ fn what_is_not_millraces_is_left_alone() {
         command
     });
     assert!(text.failed_in_one_line(2).contains("MILLRACE_RUNTIME_DIR"));
-    // Who can write to the directory could put a socket of theirs there.
+    // A user that can write to the directory could put a socket of theirs there.
     let open = runtime.path("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -344,7 +344,7 @@ fn permissions_guard_the_socket() {
     let instance = switch(&runtime, &["-c", &path]);
     assert_eq!((mode(&socket), fs::metadata(&socket).unwrap().gid()), (0o660, 0));
     assert_eq!(runtime.json(&["status", "--socket", &socket])[0]["instance"], "grouped");
-    // Who has no permission is told so.
+    // A user without permission is told so.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o000)).unwrap();
     let scratch = Scratch::new();
     let nobody = without_privileges();
@@ -464,7 +464,7 @@ fn a_splicer_is_asked() {
     assert_eq!(server()["admin"], "down");
     assert_eq!(runtime.json(&["sessions"]), json!({ "sessions": [], "fit": 0, "all": 0 }));
     assert_eq!(runtime.millrace(&["sessions", "--watch", "--count", "2"]).ok().lines().count(), 2);
-    // Nothing is ended that nobody has named.
+    // Nothing is ended that was not named.
     let done = runtime.millrace(&["sessions", "kill", "--json"]);
     assert!(done.status == Some(1) && done.stderr.contains("which connections?"), "{done:?}");
 }

@@ -61,14 +61,14 @@ fn hosts_are_answered_learned_and_forgotten() {
         known.sort();
         assert_eq!(known, ["10.0.0.2", "10.0.0.3"], "{mode:?}");
 
-        // The controller's function does not let this one ask; so it does not even learn who has the address.
+        // The controller's function does not let this one ask; so it does not even learn the address's station.
         b.ns.check(&["ip", "address", "add", "198.51.100.7/32", "dev", Host::DEVICE]).unwrap();
         b.ns.check(&["ip", "neigh", "flush", "dev", Host::DEVICE]).unwrap();
         let refused = b.ns.run(&["ping", "-n", "-c", "1", "-W", "1", "-I", "198.51.100.7", "10.0.0.1"]).unwrap();
         assert!(!refused.status.success(), "{refused}");
         b.ns.check(&["ip", "address", "del", "198.51.100.7/32", "dev", Host::DEVICE]).unwrap();
 
-        // The program forgets who does not ask any more.
+        // The program forgets hosts that do not ask any more.
         let end = Instant::now() + PATIENCE;
         while !hosts(&runtime).is_empty() {
             assert!(Instant::now() < end, "{mode:?}: {:?}", hosts(&runtime));

@@ -107,7 +107,7 @@ fn idle_and_slow_clients_keep_nobody_out() {
     }
     let threads = std::fs::read_dir(format!("/proc/{}/task", instance.id())).unwrap().count();
     assert!(threads < 50, "{threads} threads");
-    // Who asks much and reads nothing waits for nobody but itself.
+    // A client that asks much and reads nothing holds up no other.
     let greedy: Vec<_> = (0..4)
         .map(|_| {
             let mut stream = connect(&socket);

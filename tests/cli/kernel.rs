@@ -218,7 +218,7 @@ fn explain_says_what_run_does() {
     let text = process::millrace(&explain).ok();
     assert!(text.contains("\nthe kernel takes it\n") && text.contains("m.heavy  worker: it is too much"), "{text}");
 
-    // Where nobody may ask the kernel that is said, and nothing is promised.
+    // Where the kernel may not be asked that is said, and nothing is promised.
     let program = scratch.millrace();
     let trace = scratch.write("first.pcap", std::fs::read(crate::FIRST).unwrap());
     let words = process::without_privileges();

@@ -134,12 +134,12 @@ fn what_is_named_outlasts_mount_namespaces() {
         assert!(!started.text.contains("outlast"), "{way:?}: {}", started.text);
     }
     passes(&mut wires);
-    // The instance's name when it was first started, as far as a BPF file system can hold it. Nobody else may look.
+    // The instance's name when it was first started, as far as a BPF file system can hold it. No other user may look.
     let names = machine.names();
     assert!(names.starts_with("./millrace\n./millrace/edge_1\n") && !names.contains("another"), "{names}");
     assert_eq!(machine.check(&["stat", "-c", "%a", "/sys/fs/bpf", "/sys/fs/bpf/millrace"]), "1700\n700\n");
     machine.end(started, "-KILL");
-    // Somebody else's state does not take over, and says whose program is there.
+    // Another state does not take over, and says whose program is there.
     let path = |name| machine.runtime.path(name);
     let (file, other) = (path("sw.baker"), path("other"));
     let more = ["run", &file, "--state", &other, "--no-socket", "--port", "l=xdp:left", "--port", "r=xdp:right"];

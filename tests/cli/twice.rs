@@ -43,7 +43,7 @@ fn a_second_instance_on_an_interface_is_refused_and_told_whose_it_is() {
         // One that names no instance has its program's name; and it is not another network namespace's.
         let mut elsewhere = start(&other, &runtime, [&left, &right], &["--no-socket"]);
         runtime.millrace(&["reload", "--instance", "edge"]).ok();
-        // What is killed keeps nobody out, and need not even be waited for.
+        // What is killed keeps no process out, and need not even be waited for.
         for running in [&mut first, &mut elsewhere] {
             running.signal(Signal::SIGKILL).unwrap();
         }

@@ -1,5 +1,5 @@
 //! Access modes on live AF_XDP ports: traffic through the switch and to the host itself at the same time, and jumbo
-//! frames in several pieces.
+//! frames in several fragments.
 
 use std::thread;
 

@@ -87,7 +87,7 @@ fn a_station_that_moves_is_found_at_its_new_port(driver: &str) {
         there[at - 1] = true;
         wires.send(other, &to(other));
         wires.settle().only(&to(other), there);
-        // It is at the port that this comes from: nobody gets it.
+        // It is at the port that this comes from: it is sent nowhere.
         wires.send(at, &to(at));
         wires.settle().nothing();
     }

@@ -31,7 +31,7 @@ fn every_host_reaches_every_other_and_the_router(driver: &str) {
     let switch = Switch::start(driver);
     let network = &switch.network;
     thread::scope(|scope| {
-        // Nobody is there: the kernel gives up after three ARP requests, one second apart, and says so.
+        // No host is there: the kernel gives up after three ARP requests, one second apart, and says so.
         let nobody = scope.spawn(|| {
             let ping = network.host(1).ns.command("ping").args(["-n", "-c", "1", "-W", "10", "10.0.2.99"]);
             ping.limit(PATIENCE).run().unwrap()

@@ -4,7 +4,7 @@
 pub const ETH_EXPERIMENT: u16 = 0x88b5;
 /// Type of IPv4 frames.
 pub const ETH_IPV4: u16 = 0x0800;
-/// Everybody.
+/// All hosts.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// A frame without padding.
@@ -41,7 +41,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// An ICMP packet with TTL 64. What it carries has no right ICMP checksum, so whoever gets it does not answer.
+    /// An ICMP packet with TTL 64. What it carries has no right ICMP checksum, so its receiver does not answer.
     pub fn new(src: [u8; 4], dst: [u8; 4], payload: &[u8]) -> Ipv4 {
         Ipv4 {
             src,

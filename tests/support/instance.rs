@@ -110,7 +110,7 @@ impl Instance<'_> {
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
 
-    /// Waits for its end, which somebody asked for.
+    /// Waits for its end, which was asked for.
     pub fn end(mut self) -> Done {
         let status = wait(&mut self.child);
         Done { status, stdout: self.stdout(), stderr: self.stderr() }

@@ -52,7 +52,7 @@ impl Done {
     }
 }
 
-/// `millrace` with arguments, as root of the machine's own network or as whoever runs the tests.
+/// `millrace` with arguments, as root of the machine's own network or as the user of the tests.
 pub fn millrace(arguments: &[&str]) -> Done {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     command.args(arguments);
@@ -69,7 +69,7 @@ pub fn run_with_input(mut command: Command, input: &[u8]) -> Done {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
-    // Whoever does not want it may close it.
+    // It may be closed where it is not wanted.
     let _ = child.stdin.take().unwrap().write_all(input);
     let status = wait(&mut child);
     Done { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
@@ -111,7 +111,7 @@ pub fn without_privileges() -> Vec<&'static str> {
     command
 }
 
-/// A directory that everybody may use, removed when dropped.
+/// A directory that all users may use, removed when dropped.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -148,7 +148,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A drop has nobody to tell.
+        // A drop can't report errors.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

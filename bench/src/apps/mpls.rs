@@ -44,7 +44,7 @@ pub fn case(app: &App, name: &str, pool: u32) -> Result<Option<Case>, String> {
     Ok(Some(case))
 }
 
-/// NHLFEs towards the getting LSR, and who that is.
+/// NHLFEs towards the getting LSR, and which that is.
 fn outward(app: &App, name: &str, packets: Trace) -> Result<Case, String> {
     let mut case = app.case(name, Trace::new(), packets)?;
     for index in 0..OUT {

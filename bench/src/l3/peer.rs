@@ -177,7 +177,7 @@ impl Peer {
             return Err("a table of the C peer is full".into());
         }
         if let (Kind::Dpdk, Some(fill)) = (kind, functions.dpdk_fill) {
-            // SAFETY: the state is from `new` and nobody else uses it now.
+            // SAFETY: the state is from `new` and nothing else uses it now.
             let filled = unsafe { fill(state.as_ptr()) };
             filled.then_some(()).ok_or("no memory for DPDK's table")?;
         }
@@ -186,7 +186,7 @@ impl Peer {
 
     fn fill(&self, setup: &Setup) -> bool {
         let (f, s) = (self.functions, self.state.as_ptr());
-        // SAFETY: the state is from `new` and nobody else uses it now.
+        // SAFETY: the state is from `new` and nothing else uses it now.
         unsafe {
             for port in &setup.ports {
                 (f.port)(s, port.number, port.domain, raw(port.mac));
@@ -240,7 +240,7 @@ impl Drop for Peer {
             left.drops = REASONS.into_iter().zip(drops).skip(1).collect();
             left.stations = self.stations();
         }
-        // SAFETY: the state is from `new`, and nobody uses it any more.
+        // SAFETY: the state is from `new`, and nothing uses it any more.
         unsafe { (self.functions.free)(self.state.as_ptr()) };
     }
 }

@@ -186,7 +186,7 @@ pub fn table(program: &Program, name: &str) -> Result<TableId, String> {
 
 /// UDP, 64 bytes with the frame check sequence.
 pub fn packet(dst: u64, src: u64, to: u32, index: u32) -> Vec<u8> {
-    // No more than the beginning of a UDP header: nobody looks.
+    // No more than the beginning of a UDP header: it is not looked at.
     let data = [&(index as u16).to_be_bytes()[..], &[0; 24]].concat();
     frame(ethernet(dst, src, 0x0800), &ipv4(0x0a00_010b, to, 17, &data))
 }

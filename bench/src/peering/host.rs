@@ -20,7 +20,7 @@ const HOST: &str = "10.9.0.1";
 const PATCH: &str = include_str!("../../../examples/patch.baker");
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who gets the packets.
+/// The receiver of the packets.
 #[derive(Clone, Copy)]
 enum System {
     Kernel,

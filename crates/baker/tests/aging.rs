@@ -1,4 +1,4 @@
-//! Tables with an idle time: entries go when nobody asks for them, and their places become free.
+//! Tables with an idle time: entries go when no packet asks for them, and their places become free.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ fn entries_of_the_control_plane_stay() {
     assert_eq!(switch.at(1_000_000, 2, 9), "passed");
     switch.0.expire(u64::MAX / 2);
     assert_eq!(switch.at(2_000_000, 2, 9), "passed");
-    // The time of use is nobody's business but the program's.
+    // The time of use is the program's business alone.
     assert_eq!(switch.0.dump(STATIONS), [TableEntry { value: vec![3, 2], ..entry.clone() }]);
     assert_eq!(switch.0.get(STATIONS, &[9], None), Ok(vec![3, 2]));
     let wide = TableEntry { value: vec![3, 0, 5, 5], ..entry };

@@ -1,4 +1,4 @@
-//! Critical sections: which tables get a lock, and that it is seen by nobody.
+//! Critical sections: which tables get a lock, and that it is not seen from outside.
 
 use std::sync::Arc;
 
@@ -166,5 +166,5 @@ fn entries_with_a_lock_are_as_others() {
     assert_eq!(dump(&machine, 0), [(1, vec![11, 80])]);
     assert_eq!(dump(&machine, 1), [(1, vec![11, 80]), (2, vec![11, 80])]);
     let wrong = TableEntry { value: vec![10, 20, 0], ..entry };
-    assert!(machine.insert(TableId(0), &wrong).is_err(), "nobody sets the lock");
+    assert!(machine.insert(TableId(0), &wrong).is_err(), "the lock can't be set");
 }

@@ -1,4 +1,4 @@
-//! Standard output. Whoever reads it may stop early, as `head` does: that is no error and ends nothing.
+//! Standard output. Its reader may stop early, as `head` does: that is no error and ends nothing.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};

@@ -40,7 +40,7 @@ pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
     }
 }
 
-/// Who holds how many frames.
+/// How many frames each holder has.
 pub fn frames(out: &mut String, holders: &IndexMap<String, u32>) {
     let row = |(holder, frames): (&String, &u32)| vec![holder.clone(), grouped(u64::from(*frames))];
     if !holders.is_empty() {

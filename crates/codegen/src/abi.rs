@@ -269,7 +269,7 @@ pub struct HashTable {
     pub buckets: *const u8,
     /// The entries; entry `i` is at `i * HashEntry::stride`.
     pub entries: *mut u8,
-    /// Makes the hash a different one in each process, so that nobody can choose keys that collide.
+    /// Makes the hash a different one in each process, so that a sender can't choose keys that collide.
     pub seed: [u64; 2],
     /// Bytes from the first bucket to the last: their number less 1 (see [`first_bucket`]), times their size.
     pub bucket_mask: u64,
@@ -293,11 +293,11 @@ pub struct HashBucket {
 /// lie `ring` free numbers of 32 bits, then as many [`Retired`]. For a hash table, entry `number` is `number + 1` in
 /// its buckets.
 ///
-/// Whoever changes the table, or this, holds `lock`.
+/// A thread that changes the table, or this, holds `lock`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SlotNumbers {
-    /// 1 while somebody holds it.
+    /// 1 while it is held.
     pub lock: u32,
     /// Entries in the table.
     pub live: u32,

@@ -1,7 +1,8 @@
 //! Baker IR to native code through LLVM.
 //!
 //! [`Native::compile`] turns a whole program into one function over a batch of packets, [`abi::RunFn`], and places it
-//! in memory; [`emit`] shows the same code as text. What the function works on, and who owns what, is in [`abi`].
+//! in memory; [`emit`] shows the same code as text. What the function works on, and the owner of each part, is in
+//! [`abi`].
 
 pub mod abi;
 pub mod bpf;

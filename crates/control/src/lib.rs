@@ -10,7 +10,6 @@
 //! | [`state`] | keeps tables on disk |
 //! | [`application`] | the contract with applications: controllers, their settings, what they can be asked |
 //! | [`applications`] | those that a binary is linked with |
-//! | [`rendezvous`] | questions between threads, and their answers |
 //! | [`line_log`] | appends lines to files without ever waiting |
 //! | [`messages`] | parts of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
@@ -25,6 +24,5 @@ pub mod entries;
 pub mod line_log;
 pub mod messages;
 pub mod packet;
-pub mod rendezvous;
 pub mod socket;
 pub mod state;

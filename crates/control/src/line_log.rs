@@ -1,7 +1,7 @@
-//! Lines for a file, written by a thread of their own: whoever has a line never waits for a disk.
+//! Lines for a file, written by a thread of their own: the thread that logs a line never waits for a disk.
 //!
 //! The queue is bounded; what finds no room in it, or can't be written, is counted as lost, and the count is logged
-//! once there is room again. [`reopen_all`] has every file opened anew, after somebody has moved it away.
+//! once there is room again. [`reopen_all`] has every file opened anew, after it was moved away.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -84,7 +84,7 @@ impl LineLog {
 impl Drop for LineLog {
     fn drop(&mut self) {
         self.lines = None;
-        // A file that takes nothing, such as a pipe that nobody reads, is not waited for.
+        // A file that takes nothing, such as a pipe that is not read, is not waited for.
         let _ = self.ended.recv_timeout(PATIENCE);
     }
 }
@@ -105,7 +105,7 @@ struct Writer {
 impl Writer {
     fn run(&mut self, lines: &Receiver<Vec<u8>>) {
         let mut block = Vec::with_capacity(BLOCK);
-        // The file is there from the start, for those who wait for it.
+        // The file is there from the start, for tools that wait for it.
         self.ready();
         loop {
             match lines.recv_timeout(PAUSE) {

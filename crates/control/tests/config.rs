@@ -481,7 +481,7 @@ fn access_modes_and_own_addresses() {
     assert!(error("[ports.p3]\nnumber = 3\naccess = 1").starts_with("t.toml:3: ports.p3.access: "));
     assert_eq!(
         error("[ports.p3]\nnumber = 3\nown = \"host\""),
-        "t.toml:3: ports.p3.own: \"host\" is nobody who gets packets; accepted: \"program\" or \"kernel\" (its own stack, before \
+        "t.toml:3: ports.p3.own: \"host\" gets no packets; accepted: \"program\" or \"kernel\" (its own stack, before \
          anything is done with them)"
     );
 }

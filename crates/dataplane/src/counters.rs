@@ -1,5 +1,5 @@
 //! Counters that a worker writes, in cache lines of its own: a block per program and one for each queue of a port.
-//! Everybody else reads their sums ([`crate::Observer`]).
+//! All others read their sums ([`crate::Observer`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +64,7 @@ pub struct PortCounters {
 }
 
 impl PortCounters {
-    /// Keeps the driver's error for whoever looks, or that there is none any more.
+    /// Keeps the driver's error for observers, or that there is none any more.
     pub fn set_error(&self, error: Option<impl ToString>) {
         *self.error.lock().expect("no panic under this lock") = error.map(|error| error.to_string());
     }

@@ -19,7 +19,7 @@ use codegen::abi::ExternCall;
 /// them is an argument.
 pub type ExternFn = Box<dyn Fn(&[u128]) -> u128 + Send + Sync>;
 
-/// Functions that nobody has.
+/// Functions that no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no controller has the function{} {}", if .0.len() == 1 { "" } else { "s" }, .0.join(", "))]
 pub struct MissingExterns(pub Vec<String>);

@@ -11,7 +11,7 @@
 //! | `instance` | a program between ports: started, replaced by another one, ended |
 //! | `offline` | a program without ports or threads: [`step`], [`replay()`], [`bench`] |
 //! | `workers` | the loop over the ports' queues, a program on one worker, its timers, its replacement |
-//! | `observer` | counters by name, summed up for whoever asks |
+//! | `observer` | counters by name, summed up at each query |
 //! | [`controller`] | what controllers are written against: packets through rings, tables by name |
 //! | [`ports`] | drivers, one per file |
 //! | [`xdp`] | the program's part in the kernel: loaded, attached, replaced |
@@ -19,6 +19,7 @@
 //! | `packets` | frames, the worker's context that machine code gets, batches, access modes |
 //! | `tables` | tables in memory, shared by workers, the kernel and the control plane; epochs |
 //! | `externs`, `counters` | functions of controllers as a program calls them; counters that workers write |
+//! | [`rendezvous`] | requests between threads, and their answers |
 //! | `wheel` | timers by number, in constant time: a controller's, and deadlines of table entries |
 //! | `sys` | system calls |
 //!
@@ -35,6 +36,7 @@ mod observer;
 mod offline;
 mod packets;
 pub mod ports;
+pub mod rendezvous;
 mod sys;
 mod tables;
 #[cfg(test)]

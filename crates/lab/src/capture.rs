@@ -129,7 +129,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // A drop has nobody to tell.
+        // A drop can't report errors.
         let _ = self.end();
     }
 }

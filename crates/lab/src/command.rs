@@ -134,7 +134,7 @@ impl<'a> Command<'a> {
                 .map_err(|e| Error::system(format!("cannot create a memory file for `{command}`"), e))
         };
         // Memory files rather than pipes: nothing has to be read for the program to go on, what it printed can be
-        // read at any time, and a grandchild that keeps the file open holds nobody up.
+        // read at any time, and a grandchild that keeps the file open holds up no test.
         let (stdout, stderr) = (memory("stdout")?, memory("stderr")?);
         let copy = |file: &File| {
             file.try_clone().map(Stdio::from).map_err(|e| Error::system(format!("cannot start `{command}`"), e))
@@ -322,7 +322,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            // A drop has nobody to tell.
+            // A drop can't report errors.
             let _ = self.reap();
         }
     }

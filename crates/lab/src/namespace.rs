@@ -154,7 +154,7 @@ impl Drop for Namespace {
         // Without a sender the thread's loop ends; with the thread end its child processes.
         self.start = None;
         if let Some(thread) = self.thread.take() {
-            // The loop has nothing that can panic, and a drop has nobody to tell.
+            // The loop has nothing that can panic, and a drop can't report errors.
             let _ = thread.join();
         }
     }

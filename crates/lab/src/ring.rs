@@ -248,7 +248,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, frames: &[IoSlice<'_>], mut refused: 
         match sys::send_batch(socket, &frames[next..]) {
             Ok(sent) => next += sent,
             Err(e) if e.raw_os_error() == Some(Errno::EINTR as i32) => {}
-            // The device has its hands full: it gets some time, but nobody waits for ever.
+            // The device has its hands full: it gets some time, but the wait has an end.
             Err(e) if is_busy(&e) && patience > 0 => {
                 patience -= 1;
                 std::thread::yield_now();

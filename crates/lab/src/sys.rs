@@ -31,7 +31,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
             unsafe { signal(ending, SigHandler::SigDfl) }?;
         }
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // The parent may have died before the line above: then nobody would end this process.
+        // The parent may have died before the line above: then nothing would end this process.
         if getppid().as_raw().cast_unsigned() != parent {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }

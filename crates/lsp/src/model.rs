@@ -1,7 +1,7 @@
 //! What is declared in a program, right or half typed: names of all its files and of its modules.
 //!
-//! The checker gives no typed program while anything is wrong, which is nearly always so while somebody types. So the
-//! server looks names up in the trees itself, and takes what it finds.
+//! The checker gives no typed program while anything is wrong, which is nearly always so while a program is written. So
+//! the server looks names up in the trees itself, and takes what it finds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -257,7 +257,7 @@ fn rowan_root(model: &Model) -> baker::syntax::SyntaxNode {
     model.tree().syntax().clone()
 }
 
-/// The parameters of a notification; one with wrong ones is ignored, as there is nobody to tell.
+/// The parameters of a notification; one with wrong ones is ignored, as there is no one to tell.
 fn params<N: lsp_types::notification::Notification>(notification: Notification) -> Option<N::Params> {
     notification.extract(N::METHOD).ok()
 }

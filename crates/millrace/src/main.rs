@@ -134,7 +134,7 @@ fn main() -> ExitCode {
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody may read standard error either.
+            // Standard error may have no reader either.
             let _ = writeln!(std::io::stderr(), "{failure}");
             ExitCode::from(failure.status)
         }

@@ -3,8 +3,9 @@
 //! Packets lie in DRAM, descriptors and tables where the platform's file says. At level base, each access goes through
 //! a generic routine: it reads the descriptor, finds the alignment, moves a window that holds the field wherever it
 //! lies, and waits. At the other levels alignments are known, a packet's descriptor is read once per body, accesses to
-//! bytes that follow each other with nothing but arithmetic between them are one burst, and nobody waits for a write.
-//! At all levels what an execution path computes and never uses is left out: a compiler computes it where it is used.
+//! bytes that follow each other with nothing but arithmetic between them are one burst, and no thread waits for a
+//! write. At all levels what an execution path computes and never uses is left out: a compiler computes it where it is
+//! used.
 
 mod bursts;
 mod packets;
@@ -289,7 +290,7 @@ impl<'l, 'a> Sequence<'l, 'a> {
             }
             Op::Count { .. } => {
                 self.run(Unit::Alu, 3);
-                // One word, as the memory adds; whoever reads counters does so before they begin anew.
+                // One word, as the memory adds; their reader does so before they begin anew.
                 self.command(counters, Command::Add, 4, self.base());
             }
         }

@@ -1,4 +1,4 @@
-//! What of the operations that a packet executed somebody used.
+//! Which of the operations that a packet executed were used.
 //!
 //! ```text
 //! b0: v1 = entry_load …        not used on the way by b2, so not counted there:

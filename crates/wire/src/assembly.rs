@@ -74,7 +74,7 @@ impl Assembly {
     pub fn insert(&mut self, seq: u32, payload: &[u8], fin: bool) -> bool {
         if fin && self.fin.is_none() {
             let at = seq.wrapping_add(payload.len() as u32);
-            // What is behind all that there is room for is somebody else's, or comes again.
+            // What is behind all that there is room for is no data of this stream, or comes again.
             if !before(at, self.end()) && at.wrapping_sub(self.base) as usize <= self.room {
                 self.fin = Some(at);
             }
@@ -144,7 +144,7 @@ impl Assembly {
         taken
     }
 
-    /// Passes over bytes at the front, which nobody needs.
+    /// Passes over bytes at the front, which are not needed.
     pub fn discard(&mut self, count: usize) {
         self.bytes.drain(..count);
         if self.bytes.is_empty() && self.bytes.capacity() > MOST_SPARE {

@@ -65,7 +65,7 @@ enum LinePosition {
     Text,
     /// Blanks behind a size.
     Blank,
-    /// An extension of a chunk (RFC 9112 section 7.1.1): passed on, as long as nobody can take it for something else.
+    /// An extension of a chunk (RFC 9112 section 7.1.1): passed on, as long as it can't be taken for something else.
     Extension,
     /// Behind the CR.
     End,

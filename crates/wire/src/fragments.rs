@@ -99,7 +99,7 @@ struct Datagram {
     end: Option<usize>,
     /// Congestion notifications that it has come with, a bit for each.
     marks: u8,
-    /// Whether nobody wants it any more.
+    /// Whether it is not wanted any more.
     dropped: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct Request {
     /// Where in it `close` stands, if that is all that it says of connections: what a server of HTTP/1.1 need not be
     /// told.
     pub close: Option<Range<usize>>,
-    /// Whether its sender says who it is in a way that counts for all of the connection (RFC 4559 section 6).
+    /// Whether its sender authenticates in a way that counts for all of the connection (RFC 4559 section 6).
     pub private: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Response {
     pub private: bool,
 }
 
-/// The fields by which a server asks who somebody is, and is told.
+/// The fields by which a server asks a client to authenticate, and is answered.
 const AUTHENTICATION: [&str; 4] = ["www-authenticate", "proxy-authenticate", "authorization", "proxy-authorization"];
 
 /// The fields that say how the message is framed.
@@ -144,7 +144,7 @@ pub fn request(bytes: &[u8], progress: &mut HeadProgress) -> Result<Option<Reque
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            // A target of this form names a host (RFC 9110 section 4.2.1), and nobody who asks (4.2.4).
+            // A target of this form names a host (RFC 9110 section 4.2.1), and no user (4.2.4).
             if end == 0 || host_name(&rest.as_bytes()[..end])? != host {
                 return Err(Refused(400));
             }
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(with(many.trim_end()), Err(Refused(431)));
     }
 
-    /// Whoever sends a head byte by byte has it read a few times, not once for each byte.
+    /// A head that comes byte by byte is read a few times, not once for each byte.
     #[test]
     fn heads_in_single_bytes_are_not_read_again_and_again() {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(15_000));

@@ -8,7 +8,7 @@ use super::flow_key::FlowKey;
 /// What an error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// Whom the segment was for is not reached.
+    /// The receiver of the segment is not reached.
     Unreachable,
     /// The segment is longer than a link on its way takes: so many bytes with its IP header.
     TooBig(u16),
@@ -27,7 +27,7 @@ pub struct IcmpError {
     pub seq: u32,
 }
 
-/// What routers mean that do not say how much a link takes (RFC 1191 section 5): what everybody must take.
+/// What routers mean that do not say how much a link takes (RFC 1191 section 5): what every link must take.
 const LEAST_V4: u16 = 576;
 /// See [`LEAST_V4`]: what every link takes (RFC 8200 section 5).
 const LEAST_V6: u16 = 1280;
@@ -50,7 +50,7 @@ impl IcmpError {
         let (src, dst) = if v6 { (v6_at(8)?, v6_at(24)?) } else { (v4_at(12)?, v4_at(16)?) };
         let mtu = word(icmp, 6)?;
         let problem = match (v6, *icmp.first()?, *icmp.get(1)?) {
-            // Smaller ones than everybody must take are no routers', and would cost more than they help.
+            // Smaller ones than every link must take are no routers', and would cost more than they help.
             (false, 3, 4) => Problem::TooBig(if mtu == 0 { LEAST_V4 } else { mtu.max(LEAST_V4) }),
             // More than fits into the lower half is no limit.
             (true, 2, _) if word(icmp, 4)? == 0 => Problem::TooBig(mtu.max(LEAST_V6)),

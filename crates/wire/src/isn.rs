@@ -1,6 +1,6 @@
-//! Initial sequence numbers of Millrace's own connections to servers (RFC 6528): who does not know the secret guesses
-//! none, whatever others it has seen, and those of the same flow key grow with time, so that a server can tell a new
-//! connection from the last.
+//! Initial sequence numbers of Millrace's own connections to servers (RFC 6528): a host that does not know the secret
+//! guesses none, whatever others it has seen, and those of the same flow key grow with time, so that a server can tell
+//! a new connection from the last.
 
 use std::hash::Hasher;
 

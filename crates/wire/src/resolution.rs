@@ -11,12 +11,12 @@ const ADVERTISEMENT: u8 = 136;
 /// Flags of an advertisement: it answers a question, and counts more than what is known.
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
-/// The option with the Ethernet address of who an advertisement is about.
+/// The option with the Ethernet address of the station that an advertisement is about.
 const TARGET_LINK_LAYER: u8 = 2;
 /// What ARP says of Ethernet and IPv4, up to its operation.
 const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// Who asks: an Ethernet address and one of IP.
+/// The sender: an Ethernet address and one of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
     /// The Ethernet address.
@@ -25,23 +25,23 @@ pub struct Requester {
     pub address: Ipv6Addr,
 }
 
-/// Who says that it has an address.
+/// The station that says that it has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The address.
     pub address: Ipv6Addr,
     /// The Ethernet address; an advertisement may be without.
     pub mac: Option<[u8; 6]>,
-    /// Who it is for: an Ethernet address, of ARP alone, and one of IP.
+    /// The receiver: an Ethernet address, of ARP alone, and one of IP.
     to_mac: Option<[u8; 6]>,
     to: Ipv6Addr,
-    /// Whether it says that somebody has asked.
+    /// Whether it says that it was asked.
     solicited: bool,
     /// Whether it counts more than what is known.
     pub overrides: bool,
 }
 
-/// The frame that asks who has an address: a station directly, or all on the link.
+/// The frame that asks for an address: a station directly, or all on the link.
 pub fn question(own: &Requester, address: Ipv6Addr, station: Option<[u8; 6]>) -> Vec<u8> {
     match (own.address.to_ipv4_mapped(), address.to_ipv4_mapped()) {
         (Some(source), Some(address)) => {
@@ -79,14 +79,14 @@ fn pseudo(src: Ipv6Addr, dst: Ipv6Addr, length: usize) -> u32 {
 }
 
 impl Answer {
-    /// Reads a frame. None where it is no answer, or none that anybody may believe.
+    /// Reads a frame. None where it is no answer, or none that may be believed.
     pub fn parse(frame: &[u8]) -> Option<Answer> {
         let answer = match at(frame, 12)? {
             [8, 6] => Answer::of_arp(frame.get(14..)?),
             [0x86, 0xdd] => Answer::of_advertisement(frame.get(14..)?),
             _ => None,
         }?;
-        // A station is no group, and somebody.
+        // A station is no group, and not zero.
         let is_station = |mac: &[u8; 6]| mac[0] & 1 == 0 && *mac != [0; 6];
         answer.mac.is_none_or(|mac| is_station(&mac)).then_some(answer)
     }
@@ -107,7 +107,7 @@ impl Answer {
         let address = Ipv6Addr::from(at::<16>(icmp, 8)?);
         let flags = *icmp.get(4)?;
         let solicited = flags & SOLICITED != 0;
-        // It comes from the link, and from somebody.
+        // It comes from the link, and from a station.
         let is_valid = ip[0] >> 4 == 6
             && ip[6..8] == [58, 255]
             && icmp[..2] == [ADVERTISEMENT, 0]
@@ -129,7 +129,7 @@ impl Answer {
         options.is_empty().then_some(Answer { address, mac, to_mac: None, to, solicited, overrides })
     }
 
-    /// Whether it answers who has asked.
+    /// Whether it answers its sender.
     pub fn is_for(&self, requester: &Requester) -> bool {
         self.solicited && self.to == requester.address && self.to_mac.is_none_or(|mac| mac == requester.mac)
     }
@@ -200,8 +200,8 @@ mod tests {
         for end in 0..good.len() {
             assert_eq!(Answer::parse(&good[..end]), None, "{end} bytes");
         }
-        // Right checksums and: a hop limit of 64, an option of no bytes, one of more than there are, nobody's Ethernet
-        // address, a group's, and one that says that it was asked for but is for a group.
+        // Right checksums and: a hop limit of 64, an option of no bytes, one of more than there are, no station's
+        // Ethernet address, a group's, and one that says that it was asked for but is for a group.
         for hex in [
             "0200000002fe02000000021186dd6000000000203a4020010db800020000000000000000001120010db800020000\
              0000000000000254880085eb6000000020010db80002000000000000000000110201020000000211",
@@ -218,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(Answer::parse(&bytes(hex)), None, "{hex}");
         }
-        // Who is asked directly need not say its Ethernet address.
+        // A station that is asked directly need not say its Ethernet address.
         let bare = bytes(
             "0200000002fe02000000021186dd6000000000183aff20010db800020000000000000000001120010db800020000000000000000025488008c056000000020010db8000200000000000000000011",
         );
@@ -238,9 +238,9 @@ mod tests {
             changed[at] = byte;
             assert_eq!(Answer::parse(&changed), None, "byte {at}");
         }
-        let mut nobody = good.clone();
-        nobody[22..28].fill(0);
-        assert_eq!((Answer::parse(&nobody), Answer::parse(&good[..41])), (None, None));
+        let mut zero = good.clone();
+        zero[22..28].fill(0);
+        assert_eq!((Answer::parse(&zero), Answer::parse(&good[..41])), (None, None));
     }
 
     proptest! {

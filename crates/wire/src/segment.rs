@@ -41,9 +41,9 @@ const MAX_SACK_BLOCKS: usize = 4;
 /// A segment that came, or is to be sent. The Ethernet addresses are those of the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment<'f> {
-    /// Who the frame is for.
+    /// The receiver of the frame.
     pub dst_mac: [u8; 6],
-    /// Who sent it.
+    /// Its sender.
     pub src_mac: [u8; 6],
     /// Addresses and ports.
     pub flow_key: FlowKey,

@@ -93,7 +93,7 @@ fn start() -> Running {
         holders: Default::default(),
     };
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
-    // Being told to stop changes nothing here: nobody looks at it.
+    // Being told to stop changes nothing here: it is not looked at.
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
     let shown = Shown::new(program.clone(), notation, instance.tables());

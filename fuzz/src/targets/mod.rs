@@ -18,7 +18,7 @@ mod unstructured;
 
 use ::control::document::ConfigError;
 
-/// The errors of a file of this text: each names a place in it, and there are no more than anybody reads.
+/// The errors of a file of this text: each names a place in it, and there are no more than are read.
 fn told(errors: &[ConfigError], text: &str) {
     assert!(!errors.is_empty() && errors.len() <= 100, "{} errors", errors.len());
     let lines = text.lines().count().max(1) + 1;

@@ -1,4 +1,4 @@
-//! The splicer's controller between clients, servers and strangers who send what they like: it goes on, what it sends
+//! The splicer's controller between clients, servers and strangers that send what they like: it goes on, what it sends
 //! can be read, and what it keeps has a bound.
 
 use std::collections::HashMap;
@@ -131,7 +131,7 @@ impl DataPath for Fake {
     }
 
     fn relay(&mut self, frame: &[u8]) {
-        assert!(Segment::parse(frame).is_some(), "a segment that nobody reads");
+        assert!(Segment::parse(frame).is_some(), "a segment that can't be read");
     }
 
     fn relay_error(&mut self, _: &[u8]) {}
@@ -234,7 +234,7 @@ impl World {
         self.receive(&segment.frame());
     }
 
-    /// All on the link say truly who they are.
+    /// All on the link give their own addresses.
     fn answer_questions(&mut self) {
         for (port, question) in std::mem::take(&mut self.splicer.path.questions) {
             if question[12..14] == [8, 6] {

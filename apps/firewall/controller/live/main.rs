@@ -67,7 +67,7 @@ fn pings(host: &Namespace, address: &str) -> bool {
 fn who_may_reach_whom() {
     let firewall = Firewall::start(&[]);
     let (inside, outside) = (&firewall.inside, &firewall.outside);
-    // From inside everybody, with ARP, neighbour discovery and fragments.
+    // From inside all hosts, with ARP, neighbour discovery and fragments.
     for address in ["10.0.9.5", "2001:db8:1::5"] {
         assert!(inside.ping(address, PATIENCE).unwrap(), "{address}");
         let large = inside.command("ping").args(["-n", "-c", "1", "-W", "10", "-s", "4000", address]);
@@ -92,7 +92,7 @@ fn who_may_reach_whom() {
     assert!(connect(inside, "10.0.9.5:25", DENIED).is_err());
     let mut client = connect(inside, "10.0.9.5:2525", PATIENCE).unwrap();
     talk(&mut client, &mut accept(&listener[1]), b"out");
-    // That nobody listens to a port is told: the error belongs to a flow.
+    // A port without a listener is told: the error belongs to a flow.
     let socket = inside.enter(|| std::net::UdpSocket::bind("10.0.1.80:0").unwrap()).unwrap();
     socket.connect("10.0.9.5:9").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -105,7 +105,7 @@ fn who_may_reach_whom() {
     let (report, log) = firewall.stop();
     let reasons: Vec<_> = report.drops().into_iter().map(|(reason, _)| reason).collect();
     assert!(report.dropped("denied_by_rule") >= 1 && report.dropped("denied_by_default") >= 3, "{report:?}");
-    // Hosts look for routers, too, which is nobody's flow.
+    // Hosts look for routers, too, which belongs to no flow.
     let expected = ["denied_by_rule", "denied_by_default", "no_flow"];
     assert!(reasons.iter().all(|reason| expected.contains(reason)), "{report:?}");
     for text in ["denied_by_default", "denied_by_rule", "rule=2", "src=10.0.9.5", "dst=10.0.1.11", "dst_port=8080"] {

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A veth device does the receiver's work on the sender's CPU: the balancer's would be charged to the client, and the
-//! other way round. So every device's packets are received by a thread of the kernel (threaded NAPI) on the CPU of who
-//! receives, or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the balancer's, all
+//! other way round. So every device's packets are received by a thread of the kernel (threaded NAPI) on the CPU of the
+//! receiver, or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the balancer's, all
 //! of it and nothing else; client and servers share CPU 1.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How the links are set up.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Links {
-    /// Every packet as it is on a wire: segmentation and checksums are nobody else's work.
+    /// Every packet as it is on a wire: segmentation and checksums are no other program's work.
     Plain,
     /// As the kernel sets them up: packets of up to 64 KiB without checksums.
     Offloads,

@@ -277,7 +277,7 @@ pub fn connections(effort: Effort, results: &mut Results) -> Result<(), String> 
 mod tests {
     use super::*;
 
-    /// What is measured is what is said: who leaves and who does not.
+    /// What is measured is what is said: which connections leave and which do not.
     #[test]
     fn packets_do_what_they_say() {
         let app = App::new("splice").unwrap();

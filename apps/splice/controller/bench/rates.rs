@@ -26,7 +26,7 @@ const THREADS: [(&str, &str); 3] = [
     ("worker", "us_per_request_worker"),
     ("controller", "us_per_request_controller"),
 ];
-/// Where the balancer's CPU is that busy with nothing to do, somebody else uses it.
+/// Where the balancer's CPU is that busy with nothing to do, another process uses it.
 const BUSY: f64 = 0.05;
 
 fn name((bytes, keeps_alive): (usize, bool), links: Links) -> String {

@@ -172,7 +172,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left in the folder for temporary files is nobody's loss.
+        // What is left in the folder for temporary files is no loss.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Many requests at the same moment, at servers that have hardly any room for connections that nobody has accepted yet:
+//! Many requests at the same moment, at servers that have hardly any room for connections that were not accepted yet:
 //! then the kernel answers SYNs with cookies, and throws away what ends handshakes. No request stands still for long.
 
 use std::net::{SocketAddr, TcpStream};
@@ -88,7 +88,7 @@ fn rounds(splice: &Splice, what: &str, threads: usize, rounds: usize, work: fn(u
         for round in 0..rounds {
             barrier.wait();
             let begin = Instant::now();
-            // Nobody may miss the others' next round.
+            // No thread may miss the others' next round.
             failed.extend(work(thread * rounds + round).err());
             slowest = slowest.max(begin.elapsed());
         }

@@ -14,7 +14,7 @@ use crate::{connect, memory, no_sessions, nothing_is_left, scale, sessions, star
 const HOLDERS: usize = 16;
 
 /// Holds connections, in the clients' namespace and a table of files of its own. Each time it is told to
-/// it sends a request on all of them, and makes those that are not there. Who tells it being gone, it ends all.
+/// it sends a request on all of them, and makes those that are not there. When its parent is gone it ends all.
 fn hold(connections: impl Iterator<Item = usize>, go: &mpsc::Receiver<()>, done: &mpsc::Sender<()>) {
     own_table(None);
     let mut clients: Vec<(usize, Option<Client>)> = connections.map(|number| (number, None)).collect();
@@ -26,7 +26,7 @@ fn hold(connections: impl Iterator<Item = usize>, go: &mpsc::Receiver<()>, done:
             let response = client.get(&format!("/{number}")).unwrap_or_else(|error| failed(error));
             assert_eq!((response.status, response.body), (200, format!("/{number}").into_bytes()));
         }
-        // Nobody is there to be told where another holder has failed.
+        // Where another holder has failed there is no parent to be told.
         let _ = done.send(());
     }
     // One after the other: were all FINs of a host sent at once, its own queues would lose them again and again.

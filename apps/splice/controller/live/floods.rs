@@ -1,4 +1,4 @@
-//! Floods of segments that nobody's TCP has sent: those who have connections, and those who want one, do not notice.
+//! Floods of segments that no TCP has sent: clients with connections, and those that want one, do not notice.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ fn flood(wire: &RawPort, stop: &AtomicBool, burst: u32, pause: Duration, mut fra
     sent
 }
 
-/// On workers a flood shares a queue with everybody else, as on any link, and here everywhere a CPU with the good
+/// On workers a flood shares a queue with all other traffic, as on any link, and here everywhere a CPU with the good
 /// clients, so it leaves room.
 #[test]
 fn a_flood_of_syns_leaves_good_clients_served() {
@@ -105,7 +105,7 @@ fn segments_of_no_connection_do_not_disturb_others() {
                         // Of clients, none of which is there;
                         (1, 0) => ("10.0.1.77", port, VIRTUAL.to_owned()),
                         (1, _) => ("2001:db8:1::77", port, VIRTUAL6.to_owned()),
-                        // and of a server, from a port that nobody asks.
+                        // and of a server, from a port that is not asked.
                         (_, 0) => ("10.0.2.11", 81, format!("10.0.2.254:{port}")),
                         _ => ("2001:db8:2::11", 81, format!("[2001:db8:2::254]:{port}")),
                     };
@@ -153,8 +153,8 @@ fn flows(splice: &Splice, client: SocketAddr) -> [serde_json::Value; 2] {
     })
 }
 
-/// Somebody who knows the four numbers of a connection, and not its sequence numbers, sends in the name of both sides
-/// while the client fetches something large: it gets every byte, and its next requests are served.
+/// An attacker that knows the four numbers of a connection, and not its sequence numbers, sends in the name of both
+/// sides while the client fetches something large: it gets every byte, and its next requests are served.
 #[test]
 fn guessed_segments_do_not_disturb_a_connection() {
     const SIZE: usize = 20_000_000;

@@ -63,7 +63,7 @@ fn a_full_table_refuses_more() {
     let mut clients = stay(&splice, 6);
     let served: Vec<bool> = clients.iter().map(Result::is_ok).collect();
     assert_eq!(served, [true, true, true, true, false, false]);
-    // Those who have a place keep it.
+    // Those that have a place keep it.
     clients[..4].iter_mut().for_each(|client| assert_eq!(client.as_mut().unwrap().get("/y").unwrap().status, 200));
     splice.stop();
 }

@@ -175,7 +175,7 @@ fn each_request_of_a_connection_is_routed() {
 fn what_is_wrong_is_answered() {
     let changes = [("request = \"10s\"", "request = \"1s\"")];
     let splice = Splice::start("afpacket", &changes, None);
-    // Nobody is there yet.
+    // There is no server yet.
     splice.wait("it is not offered", |splice| Client::connect(&splice.client, VIRTUAL).is_ok());
     assert_eq!(Client::connect(&splice.client, VIRTUAL).unwrap().get("/").unwrap().status, 503);
     let _servers = servers(&splice);
@@ -201,7 +201,7 @@ fn what_is_wrong_is_answered() {
     client.send(b"nonsense\r\n\r\n").unwrap();
     assert_eq!(client.receive("GET").unwrap().status, 400);
     assert!(client.is_closed());
-    // Another port: nobody is there, and that is said at once.
+    // Another port: no service is there, and that is said at once.
     let refused = Client::connect(&splice.client, "10.0.1.80:81").map(|_| ()).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     // A client that expects to be asked for its body.
@@ -255,7 +255,7 @@ fn dead_server(reuse: &str) {
     let start = Instant::now();
     assert!(names(&splice, 2).iter().all(|name| name == "a"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    // Nobody is left: that is said.
+    // No server is left: that is said.
     drop(a);
     let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
     let status = client.get("/").unwrap().status;

@@ -182,7 +182,7 @@ fn an_answer_before_the_end_of_the_request_holds_up_nobody() {
         for chunked in [false, true] {
             let start = Instant::now();
             let mut client = Client::connect(&splice.client, address).unwrap();
-            // More than everybody on the way has room for, as long as the server does not read.
+            // More than there is room for on the way, as long as the server does not read.
             assert_eq!(client.put("/early", &pattern(30_000_000), chunked).unwrap().status, 403);
             // It goes on, or is told that it does not.
             let goes_on = client.get("/next").is_ok_and(|response| response.body == b"/next") || client.is_closed();

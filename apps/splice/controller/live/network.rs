@@ -238,7 +238,7 @@ impl Splice {
         self.millrace.both()
     }
 
-    /// All that says why somebody waits.
+    /// All that says why a client waits.
     pub fn state(&self) -> String {
         let hosts = [&*self.client, &self.servers].map(|host| {
             let ask = |arguments: &[&str]| host.check(arguments).map(|done| done.text()).unwrap_or_default();

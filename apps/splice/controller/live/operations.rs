@@ -101,7 +101,7 @@ fn sessions_are_listed_and_ended() {
     wait_until_up(&splice);
     let mut quiet = Client::connect(&splice.client, VIRTUAL).unwrap();
     assert_eq!(quiet.get("/images/x?y").unwrap().status, 200);
-    // One whose response nobody reads.
+    // One whose response is not read.
     let mut busy = Client::connect(&splice.client, VIRTUAL).unwrap();
     busy.send(b"GET /bytes/100000000 HTTP/1.1\r\nHost: www.example\r\n\r\n").unwrap();
     let is_busy = |own: &Json| own["request"]["path"] == "/bytes/100000000" && own["request"]["status"] == 200;
@@ -200,7 +200,7 @@ fn servers_are_drained_and_taken_down() {
     splice.millrace(&["servers", "down", &name]).ok();
     assert_eq!(slow.receive("GET").map(|own| own.body.len()).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     splice.millrace(&["servers", "down", "images/b"]).ok();
-    // The connection that waits goes on; its pool has nobody else.
+    // The connection that waits goes on; its pool has no other.
     assert!(["a", "b"].contains(&&*live.get("/other").unwrap().server));
     assert_eq!(live.get("/images/z").unwrap().status, 503);
     let listed = splice.millrace(&["servers"]).ok();

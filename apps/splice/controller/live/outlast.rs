@@ -81,7 +81,7 @@ pub fn under_load(
             let goes_on = |number: usize| served[number].load(Ordering::Relaxed) > before[number] + 5;
             let start = Instant::now();
             while !(0..CLIENTS).all(goes_on) {
-                assert!(start.elapsed() < PATIENCE / 2, "somebody is not served: {}", splice.state());
+                assert!(start.elapsed() < PATIENCE / 2, "a client is not served: {}", splice.state());
                 thread::sleep(Duration::from_millis(20));
             }
         }
@@ -93,9 +93,9 @@ pub fn under_load(
 
 /// Hosts that try long enough, while there is no process.
 pub fn make_patient(splice: &Splice) {
-    // Who gets no answer asks again every second, not after pauses that double, as far as the kernel has that (Linux
-    // 6.15). As that makes 15 times a quarter of a minute, and a loaded machine takes longer to start the process, it
-    // asks more often, too.
+    // A client without an answer asks again every second, not after pauses that double, as far as the kernel has
+    // that (since Linux 6.15). As that makes 15 times a quarter of a minute, and a loaded machine takes longer to start
+    // the process, it asks more often, too.
     for host in [&*splice.client, &splice.servers] {
         let _ = host.check(&["sysctl", "-qw", "net.ipv4.tcp_rto_max_ms=1000"]);
         host.check(&["sysctl", "-qw", "net.ipv4.tcp_retries2=255"]).unwrap();

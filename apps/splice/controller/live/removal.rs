@@ -1,4 +1,4 @@
-//! What a reload takes away: pools, servers, services and addresses, under load. Nobody loses anything by that.
+//! What a reload takes away: pools, servers, services and addresses, under load. No client loses anything by that.
 
 use crate::network::Splice;
 use crate::outlast::under_load;
@@ -86,7 +86,7 @@ fn what_is_removed_cuts_nothing() {
     let mut splice = Splice::start("xdp", &MORE, None);
     let _servers = servers(&splice);
     wait_until_up(&splice);
-    // Those that nobody asks anything meanwhile, one of them on an address that goes.
+    // Those without requests meanwhile, one of them on an address that goes.
     let mut quiet = [VIRTUAL, VIRTUAL6].map(|address| Client::connect(&splice.client, address).unwrap());
     quiet.iter_mut().for_each(|client| assert_eq!(client.get("/images/quiet").unwrap().status, 200));
     under_load(&mut splice, [VIRTUAL, VIRTUAL6], 5_000_000, REMOVALS.len(), |splice, time| {
@@ -96,7 +96,7 @@ fn what_is_removed_cuts_nothing() {
         assert!(shown.as_array().is_some_and(|all| all.len() >= 2), "{what}: {shown}");
     });
     quiet.iter_mut().for_each(|client| assert_eq!(client.get("/images/later").unwrap().status, 200));
-    // Whoever asks an address that is there no more is told so.
+    // A client of an address that is there no more is told so.
     for address in ["10.0.1.80:8080", VIRTUAL6] {
         assert!(Client::connect(&splice.client, address).is_err(), "{address}");
     }

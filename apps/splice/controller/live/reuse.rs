@@ -39,7 +39,7 @@ fn clients_follow_each_other(driver: &str) {
     for address in [VIRTUAL, VIRTUAL6] {
         let made = new_connections(&splice, &servers, address, 100);
         assert!(made <= 20, "{address}: {made} connections");
-        // Who is known by the connection keeps it for itself.
+        // A client that is known by the connection keeps it for itself.
         let before = accepted(&servers);
         for _ in 0..30 {
             let mut client = Client::connect(&splice.client, address).unwrap();

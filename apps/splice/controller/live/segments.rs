@@ -1,4 +1,4 @@
-//! TCP segments that nobody's TCP has sent.
+//! TCP segments that no TCP has sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +12,8 @@ pub const ACK: u8 = 16;
 /// Ethernet addresses of the example: Millrace's on both ports.
 pub const CLIENTS: [u8; 6] = [2, 0, 0, 0, 1, 0xfe];
 pub const SERVERS: [u8; 6] = [2, 0, 0, 0, 2, 0xfe];
-/// One that nobody has.
-const NOBODY: [u8; 6] = [2, 0, 0, 0, 1, 0x99];
+/// One that no station has.
+const UNKNOWN: [u8; 6] = [2, 0, 0, 0, 1, 0x99];
 /// Type of IPv6 frames.
 const ETH_IPV6: u16 = 0x86dd;
 
@@ -51,11 +51,11 @@ impl Segment<'_> {
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         if src.is_ipv6() {
             let head = [&[0x60, 0, 0, 0][..], &length.to_be_bytes(), &[6, 64], &addresses];
-            return ethernet(to, NOBODY, ETH_IPV6, &[&head.concat()[..], &tcp].concat());
+            return ethernet(to, UNKNOWN, ETH_IPV6, &[&head.concat()[..], &tcp].concat());
         }
         let mut ip = [&[0x45, 0][..], &(length + 20).to_be_bytes(), &[0, 0, 0, 0, 64, 6, 0, 0], &addresses].concat();
         let sum = checksum(&ip);
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
-        ethernet(to, NOBODY, ETH_IPV4, &[ip, tcp].concat())
+        ethernet(to, UNKNOWN, ETH_IPV4, &[ip, tcp].concat())
     }
 }

@@ -83,7 +83,7 @@ module responder {
     program
 }
 
-/// Whom the second controller answers for.
+/// The addresses that the second controller answers for.
 const ASKED: &str = "10.0.1.90";
 const RESPONDER: (&str, &str) = (
     "[controllers.splice.limits]",

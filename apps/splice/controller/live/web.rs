@@ -60,7 +60,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        // Who waits for a connection is woken.
+        // The thread that waits for a connection is woken.
         let _ = socket::shutdown(self.socket.as_raw_fd(), Shutdown::Both);
     }
 }
@@ -81,8 +81,8 @@ impl Server {
     /// | `/chunked/N` | the same in chunks |
     /// | `/close/N` | the same until the connection ends |
     /// | `/sum` | length and sum of what the request brought |
-    /// | `/peer` | address and port of who has connected |
-    /// | `/ntlm` | 401: who asks is to say on this connection who it is |
+    /// | `/peer` | address and port of the client |
+    /// | `/ntlm` | 401: the client is to authenticate on this connection |
     /// | others | the target |
     pub fn start(host: &Namespace, address: &str, name: &'static str) -> Server {
         let accepted = Arc::new(AtomicU64::new(0));

@@ -203,7 +203,7 @@ impl Fields {
     }
 }
 
-/// Two numbers that nobody can guess.
+/// Two numbers that can't be guessed.
 fn random() -> Result<(u64, u64), String> {
     let mut random = [0; 16];
     let source = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));

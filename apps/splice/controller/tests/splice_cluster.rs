@@ -74,7 +74,7 @@ fn the_weighted_round_is_exact_and_even() {
                 let count = picks.iter().filter(|own| **own == server).count();
                 assert_eq!(count, *weight as usize, "{weights:?}: {picks:?}");
             }
-            // Nobody gets all of its requests in a row where others are due between them.
+            // No server gets all of its requests in a row where others are due between them.
             let first: Vec<usize> = (0..picks.len()).filter(|at| picks[*at] == 0).collect();
             if weights == [5, 1, 1] {
                 assert_ne!(first, [0, 1, 2, 3, 4], "{picks:?}");

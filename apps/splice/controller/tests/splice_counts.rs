@@ -1,4 +1,4 @@
-//! Every byte and every request is counted once, whoever carried it and whatever was lost on the way.
+//! Every byte and every request is counted once, whatever carried it and whatever was lost on the way.
 
 #[path = "../../../../tests/support/compile.rs"]
 mod common;

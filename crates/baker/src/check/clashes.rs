@@ -60,7 +60,7 @@ impl Checker<'_> {
 /// The error about a module's name that hides something of another kind.
 fn hides(globals: &Names, text: &str, symbol: Symbol, span: Span) -> Option<Diagnostic> {
     let &(outer, declared) = globals.get(text)?;
-    // Nobody names a PPF or a timer where a module could be meant.
+    // No program names a PPF or a timer where a module could be meant.
     let apart = matches!(symbol, Symbol::Ppf(_) | Symbol::Timer)
         && matches!(outer, Symbol::Module(_) | Symbol::Generic(_) | Symbol::Instance(_) | Symbol::Reported);
     if apart || outer.what() == symbol.what() {

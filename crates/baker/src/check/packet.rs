@@ -207,7 +207,7 @@ impl CodeChecker<'_, '_> {
     pub(super) fn result_unused(&mut self, name: &ast::Name, span: Span) {
         self.error(
             Diagnostic::new("unused-result", span, format!("`{}` may fail", name.text()))
-                .label("nobody looks at what it says")
+                .label("its answer is not looked at")
                 .hint(format!("test it: `if (!{}(…)) {{ … }}`", name.text())),
         );
     }

@@ -1,4 +1,4 @@
-//! What programs may ask of ports: kept as a table of the language's own, which whoever runs the program fills.
+//! What programs may ask of ports: kept as a table of the language's own, which the data plane fills.
 
 use super::code::CodeChecker;
 use super::expr::Typed;

@@ -8,7 +8,7 @@ pub use render::render;
 
 use crate::source::Span;
 
-/// How many errors of a program are shown to people and editors: nobody reads more, and each takes some lines.
+/// How many errors of a program are shown to people and editors: more are not read, and each takes some lines.
 pub const SHOWN: usize = 100;
 
 /// A piece of source with a remark.

@@ -183,8 +183,8 @@ impl Builder {
         } else {
             let value = self.param(block, self.var_types[var.0 as usize]);
             self.definitions.insert((var, block), value);
-            // Where all paths bring one value it is that one, also for who asks whether it is a constant; the parameter
-            // is redundant then.
+            // Where all paths bring one value it is that one, also for passes that ask whether it is a constant; the
+            // parameter is redundant then.
             self.add_arguments(var, value, block).unwrap_or(value)
         };
         self.definitions.insert((var, block), value);

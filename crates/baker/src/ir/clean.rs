@@ -1,5 +1,5 @@
 //! Tidies a body: removes unreachable blocks, block parameters that always carry one value, instructions whose results
-//! nobody uses and that have no effect, and values that are gone.
+//! nothing uses and that have no effect, and values that are gone.
 
 use super::inst::*;
 

@@ -1,4 +1,4 @@
-//! Kinds of tables as programs write them, one row each: what may be done with the tables of a kind, and by whom.
+//! Kinds of tables as programs write them, one row each: what may be done with the tables of a kind, and by which side.
 //!
 //! The checker refuses what a row does not allow, the verifier what gets past the checker; carried state, the control
 //! plane and editors name kinds by these rows.

@@ -97,7 +97,7 @@ mod tests {
     fn edges() {
         let meter = MeterRate { rate: 1000, burst: 10 };
         for now in [0, 1, S, 1 << 53, 1 << 54, u64::MAX >> 10, u64::MAX] {
-            // A bucket that nobody touched is full, whatever the time; nothing is always to be had.
+            // A bucket that was not touched is full, whatever the time; nothing is always to be had.
             let long_ago = now.wrapping_sub(10 * S) << FRACTION;
             assert!(meter.take(long_ago, now, 10).is_some(), "{now}");
             assert_eq!(meter.take(long_ago, now, 11), None);

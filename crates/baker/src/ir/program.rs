@@ -80,7 +80,7 @@ pub struct Program {
 }
 
 /// The table of what ports send at most, by number: an array of [`PORTS`] numbers of 32 bits, in bytes behind the
-/// Ethernet header. A program that asks for an MTU has it. Whoever runs the program fills it; tables that a program
+/// Ethernet header. A program that asks for an MTU has it. The data plane fills it; tables that a program
 /// declares have a `.` in their names.
 pub const PORT_MTU: &str = "port_mtu";
 /// Numbers that ports can have, with 0, which is no port's.
@@ -608,7 +608,7 @@ impl Timer {
 pub struct Channel {
     /// Full name: `rx`, `module.channel` of the source end, or `controller -> module.channel` where one injects.
     pub name: String,
-    /// Who injects packets here, and nobody else does.
+    /// The controller that injects packets here; no other one does.
     pub from: Option<Source>,
     /// Protocol of its packets.
     pub protocol: ProtocolId,
@@ -616,7 +616,7 @@ pub struct Channel {
     pub target: Target,
 }
 
-/// Who injects packets into a channel, beside PPFs and ports.
+/// What injects packets into a channel, beside PPFs and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A controller.

@@ -53,7 +53,7 @@ impl<'b> Bounds<'b> {
         if let Some(known) = self.known.borrow().get(&value) {
             return *known;
         }
-        // Whoever comes by here again goes round a loop.
+        // A path that comes by here again goes round a loop.
         self.known.borrow_mut().insert(value, all);
         let found = depth.checked_sub(1).and_then(|depth| self.computed(value, depth));
         // A number that may be too large may wrap around, so only what is small is known.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A jump to an empty block that jumps on goes on at once, and a block with one predecessor, which jumps to it, is
-//! appended to that. Unreachable blocks and what nobody uses are removed.
+//! appended to that. Unreachable blocks and unused values are removed.
 
 use crate::ir::*;
 

@@ -1,4 +1,4 @@
-//! How far a PPF has changed nothing that anybody sees, so that it could begin again.
+//! How far a PPF has changed nothing that is seen outside, so that it could begin again.
 
 use crate::ir::{Body, Inst, Op, Times};
 

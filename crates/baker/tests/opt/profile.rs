@@ -134,7 +134,7 @@ fn the_header_range_is_what_costs_the_trace_least() {
         // Half of the packets reach only to the IP header's end, and the test of length would fail for them.
         ([vec![tcp(0, 0); 5], vec![other(17)[..40].to_vec(); 5]].concat(), 34),
         (vec![tcp(0, 10)], 54),
-        // Bytes that nobody looks at cost less than an access of one packet of twenty, and more than one of none.
+        // Bytes that are not looked at cost less than an access of one packet of twenty, and more than one of none.
         ([vec![other(17); 19], vec![tcp(0, 10)]].concat(), 54),
         (vec![other(17)], 34),
     ];

@@ -1,4 +1,4 @@
-//! Programs with mistakes that nobody thought of: tokens and lines of valid programs are removed, repeated, swapped and
+//! Programs with mistakes at random: tokens and lines of valid programs are removed, repeated, swapped and
 //! replaced. The checker must never panic or hang; what it accepts must lower to IR that verifies, and run.
 
 use baker::check::check;

@@ -218,7 +218,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let number = kernel.forgotten(number.as_basic_value().into_int_value())?;
         let number = builder.build_int_add(number, short(1), "")?;
 
-        // The entry, which nobody can reach yet.
+        // The entry, which can't be reached yet.
         let distance = builder.build_int_mul(kernel.resize(number, 64)?, long(layout.stride as u64), "")?;
         let entry = builder.build_int_add(distance, long(entries), "")?;
         let memory = kernel.found(entry)?;

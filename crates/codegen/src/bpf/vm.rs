@@ -38,7 +38,7 @@ const MAPS: usize = 1 << 16;
 pub enum Map {
     /// Memory whose address code loads.
     Memory(Vec<u8>),
-    /// The same, of somebody else.
+    /// The same, of another owner.
     Borrowed(Borrowed),
     /// An array or hash table: keys of so many bytes, and the values there are; look-ups give their addresses.
     Table {

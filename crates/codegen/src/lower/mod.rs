@@ -190,7 +190,7 @@ struct Module<'c, 'p> {
 enum Callee<'c> {
     /// It is in this module.
     Here(FunctionValue<'c>),
-    /// It is in another one, or nobody calls it.
+    /// It is in another one, or it is not called.
     Elsewhere(FunctionType<'c>),
 }
 

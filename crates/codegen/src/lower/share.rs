@@ -1,7 +1,7 @@
 //! Payloads that several packets share, and how the last one lets go of them.
 //!
 //! A copy that shares has its first bytes in a frame of its own, and says in its descriptor which frame has the others
-//! (`rest`, `held`). That frame's count is one higher for it. A frame that nobody else holds has the count 0, so frames
+//! (`rest`, `held`). That frame's count is one higher for it. A frame without another holder has the count 0, so frames
 //! that are never shared cost a load where they are let go of.
 
 use std::mem::offset_of;
@@ -43,7 +43,7 @@ impl<'c> Module<'c, '_> {
         let [hold, done] = self.new_blocks(["hold", "held"])?;
         builder.build_conditional_branch(is_counted, hold, done)?;
         builder.position_at_end(hold);
-        // Whoever holds a frame may let others hold it: nothing else is to be seen before or behind that.
+        // A holder of a frame may let others hold it: nothing else is to be seen before or behind that.
         let one = self.i32.const_int(1, false);
         let count = self.count_of(ctx, rest)?;
         builder.build_atomicrmw(AtomicRMWBinOp::Add, count, one, AtomicOrdering::Monotonic)?;
@@ -52,7 +52,7 @@ impl<'c> Module<'c, '_> {
         Ok(parts)
     }
 
-    /// Defines what drops a packet: its frame, and that of its rest, are free where nobody else holds them.
+    /// Defines what drops a packet: its frame, and that of its rest, are free where they have no other holder.
     pub(super) fn define_release(&self) -> Res<()> {
         let builder = &self.builder;
         let release = self.packet_release;

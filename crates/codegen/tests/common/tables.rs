@@ -206,7 +206,7 @@ fn words(key: &Layout) -> usize {
 /// # Safety
 /// `table` is a `TestHash`, `key` is packed.
 unsafe extern "C" fn hash_lookup(table: *const u8, key: *const u64) -> *mut u8 {
-    // SAFETY: as above; nobody else uses the table during a batch.
+    // SAFETY: as above; nothing else uses the table during a batch.
     let (table, key) = unsafe {
         let table = &mut *table.cast::<TestHash>().cast_mut();
         let size = words(&table.key);
@@ -237,7 +237,7 @@ unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const 
 }
 
 /// # Safety
-/// `cell` is a cell of a meter that nobody else uses.
+/// `cell` is a cell of a meter that nothing else uses.
 unsafe extern "C" fn meter_take(cell: *mut u8, now: u64, tokens: u64) -> u8 {
     // SAFETY: as above.
     let cell = unsafe { &mut *cell.cast::<abi::MeterCell>() };

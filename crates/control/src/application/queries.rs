@@ -1,6 +1,6 @@
 //! Questions and commands on their way to a running controller: what it offers besides its packets, by name.
 //!
-//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether somebody
+//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether a client
 //! asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are
 //! JSON. The query `metrics`, where it is offered, answers with a list of [`Family`](super::metrics::Family).
 
@@ -8,13 +8,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use dataplane::controller::Waker;
+use dataplane::rendezvous::Rendezvous;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::messages::{did_you_mean, list};
-use crate::rendezvous::Rendezvous;
 
-/// How long whoever asks waits for the controller.
+/// How long a query waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A query that a controller offers.
@@ -24,7 +24,7 @@ pub struct Offer {
     pub name: &'static str,
     /// What it answers or does, in a line.
     pub about: &'static str,
-    /// Whether it changes anything, so that who asked is logged.
+    /// Whether it changes anything, so that its sender is logged.
     pub changes: bool,
 }
 
@@ -58,18 +58,16 @@ impl Queries {
         self.0.ask((name.to_owned(), with), PATIENCE).ok()
     }
 
-    /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it
+    /// The controller's side: from now on it is woken at each query, by its link: [`Queries::answer`] finds it
     /// then.
     pub fn wakes(&self, waker: Waker) {
-        self.0.wakes(waker);
+        self.0.wakes(move || waker.wake());
     }
 
-    /// The controller's side: answers, if anybody asks. `answer` gets the query's name and its arguments.
+    /// The controller's side: answers, if there is a query. `answer` gets the query's name and its arguments.
     pub fn answer(&self, answer: impl FnOnce(&str, &Json) -> Answer) {
-        let Some(query_targets) = self.0.take() else { return };
-        let (name, with) = query_targets.request();
-        let found = answer(name, with);
-        query_targets.answer(found);
+        let Some(((name, with), reply)) = self.0.take() else { return };
+        reply.answer(answer(&name, &with));
     }
 }
 
@@ -88,7 +86,7 @@ pub struct QueryTarget {
 #[derive(Clone, Debug, Default)]
 pub struct Registry(Arc<RwLock<Vec<QueryTarget>>>);
 
-/// A query and whose it is, for those who look for one.
+/// A query and its controller, for lists of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
     /// The controller.

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dataplane::controller::Waker;
+use dataplane::rendezvous::{Rendezvous, Unanswered};
 
 use super::settings::{AnySettings, CompiledSettings};
-use crate::rendezvous::{Rendezvous, Unanswered};
 
-/// How long whoever offers new settings waits for the controller.
+/// How long an offer of new settings waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One controller's; clones are the same.
@@ -48,11 +48,11 @@ impl<S> Reloads<S> {
     /// The controller's side: from now on it is woken when something is offered, by its link: [`Reloads::apply`] finds
     /// it then.
     pub fn wakes(&self, waker: Waker) {
-        self.0.offers.wakes(waker);
+        self.0.offers.wakes(move || waker.wake());
     }
 
-    /// Offers what new settings make, and waits until the controller has put it in force. One at a time: who offers
-    /// meanwhile is told so.
+    /// Offers what new settings make, and waits until the controller has put it in force. One at a time: a second
+    /// offer meanwhile is refused.
     ///
     /// # Errors
     /// What the controller says; that it does not answer, and then it never hears of the offer; or that it is still at
@@ -75,12 +75,12 @@ impl<S> Reloads<S> {
 
     /// The controller's side: puts in force what was offered, if anything was.
     pub fn apply(&self, install: impl FnOnce(&CompiledSettings<S>) -> Result<(), String>) {
-        let Some(offer) = self.0.offers.take() else { return };
-        let result = install(offer.request());
+        let Some((settings, reply)) = self.0.offers.take() else { return };
+        let result = install(&settings);
         if result.is_ok() {
-            self.begin(offer.request().clone());
+            self.begin(settings);
         }
-        offer.answer(result);
+        reply.answer(result);
     }
 }
 

@@ -38,7 +38,7 @@
 //! | `case` | what a case says |
 //! | `load`, `step` | case files to cases |
 //! | `run` | a case on an engine |
-//! | `suite` | cases in several ways: engines and access modes |
+//! | `suite` | cases by several variants: engines with access modes |
 //! | `update` | a case file with what was found in place of what it expects |
 //!
 //! Paths are relative to the case file; packets are written as [`crate::packet`] says.
@@ -53,5 +53,5 @@ mod update;
 pub use self::case::{Case, Enters, Leaving, Places, Step, To};
 pub use self::load::{LoadError, Loader, files, load, load_all};
 pub use self::run::{CaseFailure, Observed, observe, run, run_with};
-pub use self::suite::{Kernel, Outcome, Suite, Way};
+pub use self::suite::{Kernel, Outcome, Suite, Variant};
 pub use self::update::{UpdateError, updated};

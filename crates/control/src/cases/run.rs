@@ -68,7 +68,7 @@ pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
     run_with(compiled, Access::default(), case)
 }
 
-/// As [`run`], with another way to get at packets that are received.
+/// As [`run`], with another access mode.
 ///
 /// # Errors
 /// What went otherwise than the case says.

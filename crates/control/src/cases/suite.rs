@@ -1,4 +1,4 @@
-//! Cases in several ways: each engine, with each way to get at packets that it has.
+//! Cases by several variants: each engine, with each access mode.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use dataplane::{Access, EngineKind};
 use super::case::Case;
 use super::run::{CaseFailure, Observed, observe, run_with};
 
-/// A way to run cases.
-pub struct Way {
+/// An engine with an access mode.
+pub struct Variant {
     /// Its name in reports, such as `worker, copy`.
     pub name: String,
     compiled: Arc<Compiled>,
     access: Access,
 }
 
-/// What came of a case in one way.
+/// What came of a case by one variant.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How long it took.
@@ -36,14 +36,14 @@ pub enum Kernel {
     Runs,
     /// It lets this process load nothing, for this reason: the same code runs on Millrace's own BPF machine.
     Refused(String),
-    /// Nothing of the program can run there, for this reason. There is no such way.
+    /// Nothing of the program can run there, for this reason. There is no such variant.
     Nothing(String),
 }
 
-/// The ways in which cases are run.
+/// The variants that run cases.
 #[derive(Default)]
 pub struct Suite {
-    ways: Vec<Way>,
+    variants: Vec<Variant>,
 }
 
 impl Suite {
@@ -92,43 +92,43 @@ impl Suite {
         Ok(kernel)
     }
 
-    /// Adds an engine, with these ways to get at packets.
+    /// Adds an engine, with these access modes.
     pub fn add(&mut self, name: &str, compiled: Compiled, accesses: &[Access]) {
         let compiled = Arc::new(compiled);
-        self.ways.extend(accesses.iter().map(|access| {
+        self.variants.extend(accesses.iter().map(|access| {
             let name = if accesses.len() == 1 { name.to_owned() } else { format!("{name}, {access}") };
-            Way { name, compiled: compiled.clone(), access: *access }
+            Variant { name, compiled: compiled.clone(), access: *access }
         }));
     }
 
-    /// The ways, in the order in which they were added.
-    pub fn ways(&self) -> &[Way] {
-        &self.ways
+    /// The variants, in the order in which they were added.
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
     }
 
-    /// Runs a case in each way.
+    /// Runs a case by each variant.
     pub fn run(&self, case: &Case) -> Vec<Outcome> {
-        let run = |way: &Way| {
+        let run = |variant: &Variant| {
             let start = Instant::now();
-            let failure = run_with(&way.compiled, way.access, case).err();
+            let failure = run_with(&variant.compiled, variant.access, case).err();
             Outcome { time: start.elapsed(), failure }
         };
-        self.ways.iter().map(run).collect()
+        self.variants.iter().map(run).collect()
     }
 
-    /// The failures of cases in all ways.
+    /// The failures of cases in all variants.
     pub fn failures(&self, cases: &[Case]) -> Vec<CaseFailure> {
         cases.iter().flat_map(|case| self.run(case)).filter_map(|outcome| outcome.failure).collect()
     }
 
-    /// What came of each step of a case, where all ways agree on it; `None` where they do not.
+    /// What came of each step of a case, where all variants agree on it; `None` where they do not.
     ///
     /// # Errors
     /// See [`observe`].
     pub fn observe(&self, case: &Case) -> Result<Option<Vec<Observed>>, CaseFailure> {
         let mut found: Option<Vec<Observed>> = None;
-        for way in &self.ways {
-            let observed = observe(&way.compiled, way.access, case)?;
+        for variant in &self.variants {
+            let observed = observe(&variant.compiled, variant.access, case)?;
             if found.as_ref().is_some_and(|found| *found != observed) {
                 return Ok(None);
             }

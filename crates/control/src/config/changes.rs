@@ -70,7 +70,7 @@ impl Changes {
     /// Removes what is to be removed, if it is still there.
     pub fn remove<S: TableStore + ?Sized>(&self, tables: &mut S) {
         for (table, entry) in &self.removed {
-            // Somebody else may have removed it.
+            // It may have been removed meanwhile.
             let _ = tables.remove(*table, &entry.key, entry.prefix_len);
         }
     }
@@ -84,7 +84,7 @@ impl Undo {
     /// Makes them so again.
     pub fn undo<S: TableStore + ?Sized>(self, tables: &mut S) {
         for (table, entry, before) in self.0.into_iter().rev() {
-            // What cannot be put back was not changed, or somebody else has changed it since.
+            // What cannot be put back was not changed, or was changed since.
             let _ = match before {
                 Some(value) => tables.insert(table, &TableEntry { value, ..entry }),
                 None => tables.remove(table, &entry.key, entry.prefix_len),

@@ -19,7 +19,7 @@
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
 //! host = "host1"                       # the port that takes this port's packets for the host
-//! own = "program"                      # optional: who gets packets for its interface's own addresses, or "kernel"
+//! own = "program"                      # optional: receiver of packets for its interface's own addresses, or "kernel"
 //! access = "in-place"                  # optional: otherwise that of [frames]
 //! mtu = 1500                           # optional: otherwise that of its interface, or 1500
 //! [controllers.NAME]                   # optional: settings of a controller

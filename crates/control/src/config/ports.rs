@@ -31,7 +31,7 @@ pub struct Port {
     pub host: Option<u8>,
     /// How workers get at its packets.
     pub access: Access,
-    /// Who gets those for its interface's own addresses.
+    /// The receiver of those for its interface's own addresses.
     pub own: OwnAddresses,
     /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet
     /// does.
@@ -123,7 +123,7 @@ fn controller_frames(value: &Value, path: &Path, program: &Program, errors: &mut
     found
 }
 
-/// `own`: who gets packets for the interface's own addresses.
+/// `own`: the receiver of packets for the interface's own addresses.
 fn own(table: &Table, path: &Path, errors: &mut Errors) -> OwnAddresses {
     const OWNERS: &str = "\"program\" or \"kernel\" (its own stack, before anything is done with them)";
     let Some(value) = table.get("own") else { return OwnAddresses::default() };
@@ -131,7 +131,7 @@ fn own(table: &Table, path: &Path, errors: &mut Errors) -> OwnAddresses {
     match document::string(value, &path, OWNERS, errors) {
         Some("kernel") => return OwnAddresses::Kernel,
         Some("program") | None => {}
-        Some(other) => errors.add(value.span().start, &path, format!("{other:?} is nobody who gets packets"), OWNERS),
+        Some(other) => errors.add(value.span().start, &path, format!("{other:?} gets no packets"), OWNERS),
     }
     OwnAddresses::Program
 }
@@ -244,7 +244,7 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
             mtu: None,
         };
         let Some(table) = document::table(value, &path, errors) else {
-            // Who names it is not wrong.
+            // It is not wrong to name it.
             ports.push((at, named(0)));
             continue;
         };

@@ -1,8 +1,8 @@
 //! One instance per socket.
 //!
-//! Whoever holds the lock on `PATH.lock` owns the socket at PATH. The kernel gives the lock back when the owner dies,
-//! in whatever way; so a socket without a locked lock is a dead instance's and is taken over, with no moment at which
-//! two could both believe that.
+//! The process that holds the lock on `PATH.lock` owns the socket at PATH. The kernel gives the lock back when the
+//! owner dies, in whatever way; so a socket without a locked lock is a dead instance's and is taken over, with no
+//! moment at which two could both believe that.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -127,7 +127,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A drop has nobody to tell, and what stays is taken over by the next instance.
+        // A drop can't report errors, and what stays is taken over by the next instance.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(lock_path(&self.path));
         let _ = self.lock.unlock();
@@ -163,7 +163,7 @@ fn lock(path: &Path, directory: Option<&SocketDirectory>) -> Result<File, ClaimE
             Err(TryLockError::WouldBlock) => return Err(ClaimError::Taken(path.to_owned())),
             Err(TryLockError::Error(error)) => return Err(system(error)),
         }
-        // The lock may be on a file that its former owner removed meanwhile; then it keeps nobody out.
+        // The lock may be on a file that its former owner removed meanwhile; then it keeps no process out.
         let ours = file.metadata().map_err(system)?;
         if fs::metadata(&name).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
@@ -176,7 +176,7 @@ fn listener(path: &Path, group: Option<Gid>) -> io::Result<UnixListener> {
     let address = UnixAddr::new(path)?;
     let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     bind(fd.as_raw_fd(), &address)?;
-    // Nobody can connect before `listen`, so there is no moment with wider permissions.
+    // No client can connect before `listen`, so there is no moment with wider permissions.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     if let Some(group) = group {
         chown(path, None, Some(group))?;

@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// There is no listener.
     #[error("{}: no instance is running here{}", path.display(), if *dead { ": it died and left its socket" } else { "" })]
     NotRunning {
         /// The socket.

@@ -1,6 +1,6 @@
 //! Where the socket of an instance lies: `NAME.sock` in a directory of the user's.
 //!
-//! The directory is `$MILLRACE_RUNTIME_DIR` if that is set; else `/run/millrace` for who owns `/run` (root, but not
+//! The directory is `$MILLRACE_RUNTIME_DIR` if that is set; else `/run/millrace` for the owner of `/run` (root, but not
 //! root of a user namespace alone); else `$XDG_RUNTIME_DIR/millrace`; else `/tmp/millrace-UID`.
 
 use std::fs::{self, DirBuilder};
@@ -72,10 +72,10 @@ impl SocketDirectory {
         Ok(self.0.join(format!("{instance}{ending}")))
     }
 
-    /// Makes the directory where it is missing, and sees to it that it is nobody else's: who can write there can put
-    /// a socket of theirs in the place of ours.
+    /// Makes the directory where it is missing, and sees to it that it is no other user's: one that can write there can
+    /// put a socket of theirs in the place of ours.
     pub fn create(&self) -> Result<(), SocketNameError> {
-        // Others may look for sockets here; whom they may ask the sockets' permissions say.
+        // Others may look for sockets here; the sockets' permissions say which ones they may use.
         let made = DirBuilder::new().recursive(true).mode(0o755).create(&self.0);
         made.map_err(|error| self.error(error))?;
         self.check()

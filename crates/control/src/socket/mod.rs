@@ -1,6 +1,6 @@
 //! A running instance answers on a UNIX socket: tables, counters, ports, stop.
 //!
-//! The protocol is one JSON object per line in each direction (docs/operations.md). Who may use it is decided by the
+//! The protocol is one JSON object per line in each direction (docs/operations.md). Access is decided by the
 //! permissions of the socket's file and by nothing else. Clients can't disturb forwarding: what they send, how many
 //! they are and how long they take is bounded, and requests are answered by threads of the control plane, which read
 //! counters and tables without a lock that a worker waits for.
@@ -14,7 +14,7 @@
 //! | `reply` | a reply as a line |
 //! | `server` | connections, bounded in number |
 //! | `service` | answers requests from the running instance |
-//! | `shown` | its program and tables, for those who ask |
+//! | `shown` | its program and tables, for queries |
 //! | `client` | asks |
 
 mod claim;

@@ -167,7 +167,7 @@ pub struct Status {
     pub cpus: Vec<usize>,
     /// Number of frames.
     pub frames: u32,
-    /// Who holds them: `pool`, `workers`, `ports`, `hold tables`, `controllers`, and `passing`, those of packets that
+    /// Their holder: `pool`, `workers`, `ports`, `hold tables`, `controllers`, and `passing`, those of packets that
     /// are under way between these.
     #[serde(default)]
     pub holders: IndexMap<String, u32>,

@@ -135,7 +135,8 @@ impl Shared {
             drop(state);
             tracing::debug!("a control connection was refused: there are too many");
             let message = format!("there are {MAX_CONNECTIONS} connections already");
-            // It fits into the socket's buffer; who does not read it learns the same from the end of the connection.
+            // It fits into the socket's buffer; a client that does not read it learns the same from the end of the
+            // connection.
             let _ = refuse(&mut Writer::new(&stream, PAUSE), Refusal { code: Code::Busy, message });
             return;
         }

@@ -22,7 +22,7 @@ pub type About = Status;
 /// that changes.
 pub type Reload = Box<dyn Fn() -> Result<(Reloaded, Option<Arc<Shown>>), String> + Send + Sync>;
 
-/// A running instance, for those who ask about it.
+/// A running instance, as the socket serves it.
 pub struct Service {
     about: About,
     started: Instant,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// Who asks, for the log.
+/// The client, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     pub pid: i32,
@@ -63,7 +63,7 @@ impl Service {
         Service { about, started: Instant::now(), observer, shown, dump, stop, reload, registry }
     }
 
-    /// What runs now. Whoever asks while another program takes over waits for that.
+    /// What runs now. A query waits while another program takes over.
     fn shown(&self) -> RwLockReadGuard<'_, Arc<Shown>> {
         self.shown.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The program that runs, as those see it who ask about it: its tables, in the notation of the configuration.
+//! The program that runs, as clients of the socket see it: its tables, in the notation of the configuration.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

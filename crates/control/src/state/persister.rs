@@ -12,7 +12,7 @@ use dataplane::{TableAccess, TableChange};
 use super::declared::{Configured, StateError, declared};
 use super::store::{Everything, Store, Whole};
 
-/// Changes that may wait to be written; who makes more waits.
+/// Changes that may wait to be written; with more of them, their writers wait.
 const WAITING: usize = 65_536;
 /// Changes that are written at once.
 const AT_ONCE: usize = 16_384;

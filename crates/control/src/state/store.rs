@@ -62,8 +62,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database of a directory, or makes both. What is made nobody else may read: secrets of controllers are
-    /// kept, too.
+    /// Opens the database of a directory, or makes both. What is made can be read by no other user: secrets of
+    /// controllers are kept, too.
     pub fn open(path: &Path) -> Result<Store, StateError> {
         let system = |error: std::io::Error| StateError::new(path, error);
         make(path).map_err(system)?;
@@ -207,7 +207,7 @@ impl Store {
     }
 }
 
-/// Makes a directory where it is missing, for nobody else.
+/// Makes a directory where it is missing, for its owner alone.
 fn make(path: &Path) -> std::io::Result<()> {
     if path.is_dir() {
         return Ok(());

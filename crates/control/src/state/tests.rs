@@ -153,7 +153,7 @@ fn what_ages_goes_on_ageing() {
     let mut again = self::tables(&program);
     assert_eq!(restore(&Store::open(&scratch.0).unwrap(), &program, &mut again).unwrap().entries, 2);
     assert_eq!(again.dump(TableId(0)), [entry(7, None, 70), entry(0x800, None, 1)]);
-    // Nobody has a day: the clock is that of the tables.
+    // A test has no day to wait: the clock is that of the tables.
     again.expire(u64::MAX / 2);
     assert_eq!(again.dump(TableId(0)), [entry(7, None, 70)], "what the control plane set stays");
 }

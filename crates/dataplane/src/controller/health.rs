@@ -171,7 +171,7 @@ impl Health {
     }
 }
 
-/// The controllers of an instance, for whoever looks; clones are the same.
+/// The controllers of an instance, for observers; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster(Arc<Mutex<Vec<Arc<Health>>>>);
 

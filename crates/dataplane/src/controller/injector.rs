@@ -62,7 +62,7 @@ impl Injector {
     /// `truncated`. Metadata that is not given is 0. The link's own worker runs it, where each has a link of its own;
     /// otherwise the first.
     pub fn inject(&self, input: Input, bytes: &[u8], metadata: &[(Field, u128)]) -> Result<(), InjectError> {
-        self.inject_on(self.rings.place().worker.unwrap_or(0), input, bytes, metadata)
+        self.inject_on(self.rings.pinning().worker.unwrap_or(0), input, bytes, metadata)
     }
 
     /// As [`Injector::inject`], on another worker, such as [`Punted::worker`]: packets that one thread injects there

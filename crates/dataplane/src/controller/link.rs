@@ -107,7 +107,7 @@ impl Link {
             if let Some(event) = self.poll() {
                 return event;
             }
-            // Whoever waits for what was injected waits no longer than for the packets that were there.
+            // A wait for what was injected lasts no longer than for the packets that were there.
             self.rings().ring();
             let now = Instant::now();
             let deadline: &Option<Instant> = deadline.get_or_insert_with(|| now.checked_add(timeout));
@@ -206,7 +206,7 @@ impl Link {
     // Waiting beside other things.
 
     /// What can be waited for with other descriptors. It is readable when there is an event, but only after
-    /// [`Link::arm`]. Level-triggered; who waits for edges gets one for each [`Link::arm`] at least, if there is an
+    /// [`Link::arm`]. Level-triggered; a wait for edges gets one for each [`Link::arm`] at least, if there is an
     /// event.
     pub fn fd(&self) -> LinkFd {
         self.sleeper.fd()
@@ -232,13 +232,13 @@ impl Link {
         !is_ready
     }
 
-    /// To be called when the wait is over, before anything else is: nobody makes a system call for a controller that is
-    /// awake.
+    /// To be called when the wait is over, before anything else is: no thread makes a system call for a controller that
+    /// is awake.
     pub fn disarm(&mut self) {
         self.sleeper.disarm();
     }
 
-    /// For others who have something for this controller.
+    /// For others that have something for this controller.
     pub fn waker(&self) -> Waker {
         Waker(self.rings().clone())
     }
@@ -307,7 +307,7 @@ impl Link {
 
     /// The worker whose packets come by this link, where each has one of its own.
     pub fn worker(&self) -> Option<usize> {
-        self.rings().place().worker
+        self.rings().pinning().worker
     }
 
     /// Number of workers.
@@ -322,7 +322,7 @@ impl Link {
 
     /// Pins the calling thread to the CPU of the link's worker, where that is pinned; whether it is.
     pub fn pin(&self) -> io::Result<bool> {
-        self.rings().place().cpu.map_or(Ok(false), |cpu| sys::pin_to_cpu(cpu).map(|()| true))
+        self.rings().pinning().cpu.map_or(Ok(false), |cpu| sys::pin_to_cpu(cpu).map(|()| true))
     }
 
     pub(super) fn rings(&self) -> &Arc<Rings> {

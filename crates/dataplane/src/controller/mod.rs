@@ -9,7 +9,7 @@
 //! use std::time::Duration;
 //! use dataplane::controller::{Controller, Event, ExternFn, Link};
 //!
-//! /// Sends each packet back, and notes who sent it.
+//! /// Sends each packet back, and notes its sender.
 //! struct Mirror;
 //!
 //! impl Controller for Mirror {
@@ -69,7 +69,7 @@ pub use metadata::Field;
 pub use punted::Punted;
 pub use record::{Key, Prefix, Record, fields_of};
 pub use rings::Stop;
-pub(crate) use rings::{Place, Rings};
+pub(crate) use rings::{Pinning, Rings};
 pub use several::run_per_worker;
 pub use signal::LinkFd;
 pub use tables::{NamedTables, Table};
@@ -103,7 +103,7 @@ pub trait Controller: Send {
     /// without an error it has ended, and packets for it are dropped as `controller_gone`; the instance goes on.
     ///
     /// Where it fails, by an error of one line or by a panic, it is called again after a pause, which is longer each
-    /// time that it fails in a row: with a link to the same program, and packets that nobody has looked at. Those that
+    /// time that it fails in a row: with a link to the same program, and packets that were not looked at. Those that
     /// come in the pause are dropped as `controller_gone`. After a panic what belongs to the controller is as that has
     /// left it.
     ///

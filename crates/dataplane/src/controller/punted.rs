@@ -37,7 +37,7 @@ impl Punted {
     /// [`Injector::inject_punted`](super::Injector::inject_punted).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let pool = self.rings.pool();
-        // SAFETY: as for `bytes`; nobody else has a reference to them. What the descriptor says lies in the frame.
+        // SAFETY: as for `bytes`; nothing else has a reference to them. What the descriptor says lies in the frame.
         unsafe {
             let descriptor = *pool.descriptor(self.carried.frame);
             std::slice::from_raw_parts_mut(pool.region().add(descriptor.addr as usize), descriptor.len as usize)

@@ -70,7 +70,7 @@ pub enum Stop {
 
 /// Which link of a controller it is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct Pinning {
     /// The worker whose packets come by it, where each has a link of its own.
     pub worker: Option<usize>,
     /// The CPU that its worker is pinned to.
@@ -82,7 +82,7 @@ pub struct Place {
 pub struct Rings {
     pool: Arc<FramePool>,
     program: Arc<Program>,
-    place: Place,
+    pinning: Pinning,
     per_worker: Vec<WorkerQueues>,
     /// Packets of one worker that may be with the controller.
     punts: u32,
@@ -96,7 +96,7 @@ pub struct Rings {
     wants_room: AtomicBool,
     /// There is room again, and the controller was not told yet.
     has_room: AtomicBool,
-    /// Somebody has called for the controller.
+    /// The controller was called for.
     is_called: AtomicBool,
     gone: AtomicBool,
     /// Why it stops; 0: it does not.
@@ -114,13 +114,13 @@ impl Rings {
         pool: Arc<FramePool>,
         frames: u32,
         doorbells: &[Arc<Doorbell>],
-        place: Place,
+        pinning: Pinning,
     ) -> io::Result<Self> {
         let injections = (frames / 2).max(1);
-        let served = if place.worker.is_some() { 1 } else { doorbells.len().max(1) };
+        let served = if pinning.worker.is_some() { 1 } else { doorbells.len().max(1) };
         let punts = ((frames - injections.min(frames)) / served as u32).max(1);
         let queues = |(worker, doorbell): (usize, &Arc<Doorbell>)| WorkerQueues {
-            punted: ArrayQueue::new(if place.worker.is_none_or(|own| own == worker) { punts as usize } else { 1 }),
+            punted: ArrayQueue::new(if pinning.worker.is_none_or(|own| own == worker) { punts as usize } else { 1 }),
             held: AtomicU32::new(0),
             injected: ArrayQueue::new(injections as usize),
             doorbell: doorbell.clone(),
@@ -130,7 +130,7 @@ impl Rings {
             per_worker: doorbells.iter().enumerate().map(queues).collect(),
             pool,
             program,
-            place,
+            pinning,
             punts,
             spare: Spare::new(injections),
             injecting: AtomicU32::new(0),
@@ -162,8 +162,8 @@ impl Rings {
     }
 
     /// Which link it is.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn pinning(&self) -> Pinning {
+        self.pinning
     }
 
     /// Number of workers.
@@ -201,7 +201,8 @@ impl Rings {
         let packet = self.per_worker[worker].injected.pop()?;
         self.spare.leave(1);
         self.injecting.fetch_sub(1, Ordering::Release);
-        // Either this sees that room is wanted, or whoever wants it sees the frame that has just left: see `frame`.
+        // Either this sees that room is wanted, or the side that wants it sees the frame that has just left: see
+        // `frame`.
         if self.wants_room.load(Ordering::SeqCst)
             && self.spare.has_room()
             && self.wants_room.swap(false, Ordering::SeqCst)

@@ -3,7 +3,7 @@
 //!
 //! # No wake-up is lost
 //!
-//! The controller (C) and those who have something for it (P) do this; each line is one step:
+//! The controller (C) and those that have something for it (P) do this; each line is one step:
 //!
 //! ```text
 //! C1  state := ARMED             P1  make it visible: push a packet, raise a flag
@@ -42,7 +42,7 @@ const ARMED: u8 = 1;
 /// It is woken: the descriptor is written to, or is about to be.
 const RUNG: u8 = 2;
 
-/// What is rung: shared by the controller and those who have something for it.
+/// What is rung: shared by the controller and those that have something for it.
 #[derive(Debug)]
 pub struct Signal {
     bell: OwnedFd,
@@ -411,7 +411,7 @@ mod tests {
                 next.push(s);
             }
             if next.is_empty() {
-                // Nobody can go on: the controller waits, has seen all, and nothing is left to be read.
+                // No thread can go on: the controller waits, has seen all, and nothing is left to be read.
                 assert_eq!((state.seen, state.pushed, state.c, state.unread), (4, 4, 2, 0));
                 ends += 1;
             }

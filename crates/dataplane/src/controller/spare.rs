@@ -47,7 +47,7 @@ impl Spare {
         self.reserved.fetch_sub(frames, Ordering::SeqCst);
     }
 
-    /// Whether a quarter of the frames can be taken, so that whoever waits for one gets some at once.
+    /// Whether a quarter of the frames can be taken, so that a controller that waits for one gets some at once.
     pub fn has_room(&self) -> bool {
         let reserved = self.reserved.load(Ordering::SeqCst).min(self.limit);
         self.limit - reserved + self.frames.len() as u32 >= (self.limit / 4).max(1)

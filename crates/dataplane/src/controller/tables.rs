@@ -70,7 +70,7 @@ fn replace(tables: &mut TableAccess, id: TableId, entries: &[&TableEntry]) -> Re
         match wanted.get(&key) {
             Some(value) if **value == entry.value => _ = kept.insert(key),
             Some(_) => {}
-            // It is there: nobody else changes this table.
+            // It is there: nothing else changes this table.
             None => tables.remove(id, key.0, key.1)?,
         }
     }
@@ -101,8 +101,9 @@ impl<K: Key, V: Record> Table<K, V> {
         self.tables.set(self.id, &key, prefix_len, &fields_of(value))
     }
 
-    /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any
-    /// more, so that what packets changed of it before is in it. Who has found it earlier may still change it.
+    /// Sets an entry of a hash table, and says what was there: the old value as it was when it could not be found any
+    /// more, so that what packets changed of it before is in it. A thread that has found it earlier may still change
+    /// it.
     pub fn exchange(&mut self, key: &K, value: &V) -> Result<Option<V>, TableError> {
         let (key, _) = key_of(key);
         let mut before = Fields::from_elem(0, V::FIELDS);

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::link::Link;
 use super::rings::{Rings, Stop};
 use super::signal::Sleeper;
 use super::tables::NamedTables;
+use crate::rendezvous::Rendezvous;
 use crate::sys::{self, panic_text};
 
 /// How long a controller may take to go on with another program, or to end where it asks for no more.
@@ -59,8 +60,8 @@ impl Role {
     }
 }
 
-/// What a controller goes on with when its link has told it to stop.
-type Next = Arc<Mutex<Option<Role>>>;
+/// What a controller goes on with when its link has told it to stop; the answer is that it does.
+type Next = Rendezvous<Role, ()>;
 
 /// Running controllers.
 #[derive(Debug, Default)]
@@ -84,8 +85,11 @@ impl std::fmt::Debug for Running {
     }
 }
 
-fn lock(next: &Next) -> std::sync::MutexGuard<'_, Option<Role>> {
-    next.lock().unwrap_or_else(PoisonError::into_inner)
+/// Takes what a controller is to go on with.
+fn take(next: &Next) -> Option<Role> {
+    let (role, reply) = next.take()?;
+    reply.answer(());
+    Some(role)
 }
 
 /// Runs a controller to its end, with one program after the other. Where it fails it is called again, until it is told
@@ -97,7 +101,7 @@ fn run(controller: &mut dyn Controller, mut role: Role, next: &Next, health: &Ar
         let result = catch_unwind(AssertUnwindSafe(|| controller.run(&mut link)));
         let result = result.unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()));
         drop(link);
-        let another = lock(next).take();
+        let another = take(next);
         match (result, another) {
             (Ok(()), Some(another)) => role = another,
             (Ok(()), None) => {
@@ -139,7 +143,7 @@ fn wait(role: &Role, next: &Next, pause: Duration) -> After {
         sleeper.arm();
         // Asked first: what it is to go on with is there when it is told to stop.
         let stopping = role.is_stopping();
-        if let Some(another) = lock(next).take() {
+        if let Some(another) = take(next) {
             return After::Another(another);
         }
         if stopping {
@@ -161,7 +165,9 @@ impl Running {
         let run = move || {
             // Otherwise the kernel may let it sleep for 50 µs longer, and as much again for each of its threads.
             sys::wake_on_time();
-            run(&mut *controller, role, &following, &watched)
+            let result = run(&mut *controller, role, &following, &watched);
+            following.close();
+            result
         };
         let thread = thread::Builder::new().name(format!("ctl-{}", health.name())).spawn(run)?;
         Ok(Running { rings, next, health, thread: Some(thread) })
@@ -224,8 +230,8 @@ impl Controllers {
     }
 
     /// Goes on with another program. A controller that runs finishes what it has and goes on; of `waiting`, the others
-    /// are started, and those that the program does not have end. The rings of the old program, for whoever takes what
-    /// they hold.
+    /// are started, and those that the program does not have end. The rings of the old program, for the thread that
+    /// takes what they hold.
     pub fn take_over(&mut self, waiting: Vec<Waiting>, tables: &NamedTables) -> io::Result<Vec<Arc<Rings>>> {
         let mut before = std::mem::take(&mut self.running);
         let old: Vec<Arc<Rings>> = before.iter().flat_map(|one| one.rings.clone()).collect();
@@ -235,11 +241,10 @@ impl Controllers {
             let known = before.iter().position(|one| one.name() == name).map(|index| before.swap_remove(index));
             match known {
                 Some(mut one) if !one.is_finished() => {
-                    *lock(&one.next) = Some(role);
+                    let next = one.next.tell(role);
                     one.stop(Stop::TakeOver);
-                    while lock(&one.next).is_some() && !one.is_finished() && told.elapsed() < PATIENCE {
-                        thread::sleep(PAUSE);
-                    }
+                    // One that is late goes on with it when it gets round to it.
+                    let _ = next.wait(PATIENCE.saturating_sub(told.elapsed()));
                     one.rings = rings;
                     self.running.push(one);
                 }

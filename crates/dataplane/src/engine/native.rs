@@ -63,7 +63,7 @@ impl RunFnEngine {
 
 impl Engine for RunFnEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
-        // SAFETY: promised by the caller and by whoever made the engine.
+        // SAFETY: promised by the caller and at the making of the engine.
         unsafe { (self.0)(context.raw(), frames.as_ptr(), frames.len() as u32) }
     }
 }

@@ -85,7 +85,7 @@ impl TableAccess {
         }
     }
 
-    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`, which has
+    /// Sets an entry of a hash table; what it was until that could not be found any more goes to `before`, which has
     /// room for one number per field. Whether there was one.
     pub fn exchange(
         &self,

@@ -11,7 +11,6 @@
 //! 4. moves the controllers, which finish what they have,
 //! 5. and takes the old one apart.
 
-use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +33,8 @@ use crate::tables::{Carried, Tables, TablesError, carried};
 use crate::workers::{Order, Running};
 use crate::xdp::{KernelPart, NextPart, PartitionError, Partitioned};
 
+/// How long a worker may take to do what it is told, which takes it a batch, or as many as its rings hold.
+const WORKER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long packets of the old program that controllers have or have injected are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at them.
@@ -167,10 +168,17 @@ impl Instance {
         let mut errors = Vec::new();
         let handovers = self.site.handovers.clone();
         let mut tell_all = |orders: Vec<Order>| -> Vec<Option<Box<Running>>> {
-            handovers.iter().zip(orders).for_each(|(handover, order)| handover.tell(order));
-            let answers: Vec<io::Result<_>> = handovers.iter().map(|handover| handover.wait()).collect();
-            let answers = answers.into_iter().map(|answer| answer.map_err(|error| errors.push(error.to_string())));
-            answers.map(|answer| answer.ok().flatten()).collect()
+            let told: Vec<_> =
+                handovers.iter().zip(orders).map(|(handover, order)| handover.orders.tell(order)).collect();
+            let answers = told.into_iter().map(|told| told.wait(WORKER_PATIENCE));
+            answers
+                .map(|answer| {
+                    answer.unwrap_or_else(|_| {
+                        errors.push("a worker does not answer".into());
+                        None
+                    })
+                })
+                .collect()
         };
         let all = |order: fn() -> Order| handovers.iter().map(|_| order()).collect();
         let timers = Sweeper::start(&program, tables.clone());

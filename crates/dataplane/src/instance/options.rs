@@ -9,7 +9,8 @@ use crate::tables::MAX_READERS;
 use crate::workers::PollMode;
 use crate::xdp::FastPath;
 
-/// Workers of an instance at most. Half of those who may read tables, so that others who read tables have theirs.
+/// Workers of an instance at most. Half of the threads that may read tables, so that others that read tables have
+/// theirs.
 pub const MAX_WORKERS: usize = MAX_READERS / 2;
 
 /// How to run a program.
@@ -22,7 +23,7 @@ pub struct Options {
     pub fast_path: Option<Arc<FastPath>>,
     /// Take XDP programs of others off the interfaces of ports that need one.
     pub replace_xdp: bool,
-    /// The name by which others hear of it, such as those who want its interfaces.
+    /// The name by which others hear of it, such as those that want its interfaces.
     pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
@@ -66,7 +67,7 @@ pub struct PortConfig {
     pub host: Option<u8>,
     /// How workers get at its packets.
     pub access: Access,
-    /// Who gets those for its interface's own addresses.
+    /// The receiver of those for its interface's own addresses.
     pub own: OwnAddresses,
     /// What it sends at most, in bytes behind the Ethernet header, even where its interface sends more.
     pub mtu: Option<u32>,

@@ -110,7 +110,7 @@ impl Instance {
         Ok(Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes })
     }
 
-    /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
+    /// Starts a program with empty tables; [`Instance::prepare`] is to fill them first.
     pub fn start(program: Arc<Program>, options: &Options, ports: &[PortConfig]) -> Result<Instance, StartError> {
         Self::prepare(program, options, ports)?.run()
     }

@@ -108,7 +108,7 @@ impl Instance {
         let slots = CounterSlots::new(&self.program);
         self.end_counters.add(slots.drop(DropId::CONTROLLER_GONE), dropped);
         errors.extend(failed);
-        // Nobody asks for what is held any more.
+        // What is held is not asked for any more.
         self.tables.native().iter().for_each(|tables| tables.clear_holds());
         let pool = &self.site.pool;
         Report { snapshot: self.snapshot(), errors, frames: pool.count(), free_frames: pool.free_frames() }

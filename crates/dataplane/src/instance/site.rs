@@ -7,7 +7,7 @@ use baker::ir::{CounterSlots, Program};
 
 use super::error::StartError;
 use super::mtus::MtuPorts;
-use crate::controller::{Controller, Exchange, Links, Named, Place, Rings, Waiting};
+use crate::controller::{Controller, Exchange, Links, Named, Pinning, Rings, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
@@ -73,7 +73,7 @@ impl Site {
         let rings: Vec<_> = waiting.iter().map(|controller| controller.rings.clone()).collect();
         let slots = CounterSlots::new(program).len();
         let end_counters = Arc::new(CounterBlock::new(slots));
-        // Where nobody can drop packets at the end there is nothing to sum up.
+        // Where no packets can be dropped at the end there is nothing to sum up.
         let mut blocks = if waiting.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
         let worker = |(index, ports): (usize, &usize)| -> io::Result<Running> {
             let counters = Arc::new(CounterBlock::new(slots));
@@ -105,7 +105,7 @@ impl Site {
 /// The part of the frames that controllers may have where nothing else is said: one in four.
 const CONTROLLERS_PART: u32 = 4;
 
-/// Who may have how many frames.
+/// How many frames each holder may have.
 #[derive(Debug)]
 struct Shares<'n> {
     /// Each worker.
@@ -162,17 +162,18 @@ impl<'n> Shares<'n> {
 impl Site {
     /// The rings of a controller with these links and so many frames.
     fn rings(&self, program: &Arc<Program>, frames: u32, links: Links) -> io::Result<Vec<Arc<Rings>>> {
-        let new = |frames, place| -> io::Result<Arc<Rings>> {
-            let rings = Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, place).map(Arc::new)?;
+        let new = |frames, pinning| -> io::Result<Arc<Rings>> {
+            let rings =
+                Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, pinning).map(Arc::new)?;
             self.pool.holders.register(Holder::Controller, &rings);
             Ok(rings)
         };
         match links {
-            Links::One => Ok(vec![new(frames, Place::default())?]),
+            Links::One => Ok(vec![new(frames, Pinning::default())?]),
             Links::PerWorker => {
                 let each = frames / self.doorbells.len() as u32;
-                let place = |(worker, cpu): (usize, &Option<usize>)| Place { worker: Some(worker), cpu: *cpu };
-                self.cpus.iter().enumerate().map(|at| new(each, place(at))).collect()
+                let pinning = |(worker, cpu): (usize, &Option<usize>)| Pinning { worker: Some(worker), cpu: *cpu };
+                self.cpus.iter().enumerate().map(|at| new(each, pinning(at))).collect()
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Frees table entries that nobody uses any more, beside the workers. A look-up does not find them in any case.
+//! Frees table entries that are not used any more, beside the workers. A look-up does not find them in any case.
 
 use std::io;
 use std::time::Duration;

@@ -56,7 +56,7 @@ impl WorkerPool {
             let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
                 // The other side waits for exactly this message.
                 let _ = placed.send(cpu.map_or(Ok(()), sys::pin_to_cpu));
-                // Where one has no place nobody goes.
+                // Where one has no place none goes.
                 if may_go.recv().is_ok() { worker.run(&control) } else { Vec::new() }
             })?;
             worker_pool.threads.push(thread);

@@ -1,5 +1,5 @@
-//! Counters by name, for everybody but the workers that write them: what workers, the kernel's part of the program,
-//! interfaces and controllers have counted is summed up when somebody asks.
+//! Counters by name, for all but the workers that write them: what workers, the kernel's part of the program,
+//! interfaces and controllers have counted is summed up at each query.
 //!
 //! Imports run from here to `program` and `port`, and from there to `snapshot`. Workers do not know that they are
 //! observed.
@@ -98,7 +98,7 @@ impl Observer {
         self.controllers.snapshot()
     }
 
-    /// Who holds the instance's frames.
+    /// Holders of the instance's frames.
     pub fn frames(&self) -> FrameHolders {
         self.frames.as_ref().map_or(FrameHolders::default(), |pool| pool.held())
     }

@@ -7,7 +7,7 @@ use super::snapshot::PortSnapshot;
 use crate::counters::PortCounters;
 use crate::ports::Count;
 
-/// A port, for whoever looks.
+/// A port, for observers.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedPort {
     pub name: String,
@@ -15,7 +15,7 @@ pub(crate) struct ObservedPort {
     pub device: String,
     /// One per worker.
     pub counters: Vec<Arc<PortCounters>>,
-    /// Who counts packets and bytes where workers do not see them all.
+    /// What counts packets and bytes where workers do not see them all.
     pub count: Option<Arc<Count>>,
 }
 

@@ -205,7 +205,7 @@ impl LocalMemory {
             if access == Access::HeaderCopy {
                 (*to).rest = frame;
                 (*to).held = reach.map_or(WHOLE, |_| offset as u32 + bytes);
-                // Nobody has got the frame back yet.
+                // The frame was not taken back yet.
                 (*from).rest = frame;
             }
         }
@@ -242,7 +242,7 @@ impl LocalMemory {
         }
     }
 
-    /// Takes the frame of a packet whose header was copied; whether nobody has done so before.
+    /// Takes the frame of a packet whose header was copied; whether this was not done before.
     ///
     /// # Safety
     /// The frame is the caller's.

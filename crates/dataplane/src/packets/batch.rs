@@ -164,7 +164,7 @@ impl<'a> TxBatch<'a> {
 
     /// The bytes of one, which the driver has not kept.
     pub(crate) fn packet(&self, index: usize) -> Bytes<'_> {
-        // SAFETY: promised by whoever made the batch; a kept frame is no frame's number.
+        // SAFETY: promised at the making of the batch; a kept frame is no frame's number.
         unsafe { self.pool.bytes(self.frames[index]) }
     }
 

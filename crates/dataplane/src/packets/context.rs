@@ -182,7 +182,7 @@ impl WorkerContext {
         self.tables.iter().for_each(View::quiescent);
     }
 
-    /// Announces that no look-up comes before [`WorkerContext::quiescent`], so that nobody waits for one.
+    /// Announces that no look-up comes before [`WorkerContext::quiescent`], so that no writer waits for one.
     pub(crate) fn offline(&self) {
         self.free.0.store(self.raw.free_len, Ordering::Relaxed);
         self.tables.iter().for_each(View::offline);
@@ -266,7 +266,7 @@ impl WorkerContext {
         self.pop()
     }
 
-    /// Takes a frame back that was a packet's, and that nobody else holds.
+    /// Takes a frame back that was a packet's, and that has no other holder.
     #[inline]
     pub(crate) fn push(&mut self, frame: u32) {
         debug_assert!(self.raw.free_len < self.pool.all());

@@ -196,7 +196,7 @@ pub struct FramePool {
     pub(super) shares: Mapping,
     /// A program makes copies, which may share.
     pub(super) sharing: AtomicBool,
-    /// Who holds frames, for reports.
+    /// Holders of frames, for reports.
     pub(crate) holders: Holders,
     /// Those for hold tables.
     holds: u32,
@@ -258,7 +258,7 @@ impl FramePool {
             holds,
         };
         for frame in 0..all {
-            // SAFETY: the pool was just made, nobody else has it, and the frame exists.
+            // SAFETY: the pool was just made, nothing else has it, and the frame exists.
             unsafe { (*pool.descriptor(frame)).frame = frame };
         }
         Ok(pool)
@@ -336,7 +336,7 @@ impl FramePool {
         self.free.lock().expect("no panic under this lock").len() as u32
     }
 
-    /// Who holds how many frames now.
+    /// How many frames each holder has now.
     pub fn held(&self) -> FrameHolders {
         self.holders.count(self.count, self.free_frames())
     }

@@ -1,4 +1,4 @@
-//! Who holds the frames of an instance, for reports: where a sum does not come out, a frame is lost.
+//! Holders of the frames of an instance, for reports: where a sum does not come out, a frame is lost.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -53,8 +53,8 @@ impl Holders {
         all.push((holder, holds));
     }
 
-    /// Who holds how many of so many frames now, of which so many are in the pool. What moves meanwhile may be missed,
-    /// or counted twice.
+    /// How many of so many frames each holder has now, of which so many are in the pool. What moves meanwhile may be
+    /// missed, or counted twice.
     pub fn count(&self, total: u32, pool: u32) -> FrameHolders {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = FrameHolders { total, pool, ..FrameHolders::default() };

@@ -8,11 +8,11 @@
 //!
 //! A frame's holders are the packet that lies in it, also in a hold table, packets whose `rest` it is, descriptors of
 //! it that the kernel has to send, and nothing else. Its count says how many there are besides the first. Bytes that
-//! are shared are written by nobody: see `baker::opt::share`. What goes to a controller has its bytes for itself
+//! are shared are not written: see `baker::opt::share`. What goes to a controller has its bytes for itself
 //! ([`WorkerContext::make_own`]), so counts are the workers' alone.
 //!
 //! A frame's holders may be on several workers, for any of them may take back what one of them sent. So counts change
-//! by atomic operations. A holder that finds the count 0 is the only one: nobody else can hold the frame meanwhile, and
+//! by atomic operations. A holder that finds the count 0 is the only one: no other one can get the frame meanwhile, and
 //! it takes no more than a load to let go of it. That is how all frames go that are never shared.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,13 +67,13 @@ impl FramePool {
         self.sharing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether packets may share frames. Who holds a frame that is shared finds that they do.
+    /// Whether packets may share frames. A holder of a frame that is shared finds that they do.
     #[inline]
     pub(crate) fn is_sharing(&self) -> bool {
         self.sharing.load(Ordering::Relaxed)
     }
 
-    /// Whether others hold a frame that the caller holds, too. If not, nobody can hold it before the caller lets them.
+    /// Whether others hold a frame that the caller holds, too. If not, none can before the caller lets them.
     #[inline]
     pub(crate) fn is_shared(&self, frame: u32) -> bool {
         self.count_of(frame).load(Ordering::Acquire) != 0
@@ -111,7 +111,7 @@ impl FramePool {
             if !self.let_go(frame) {
                 return;
             }
-            // SAFETY: nobody else holds the frame. One that was shared held the whole of its packet.
+            // SAFETY: the frame has no other holder. One that was shared held the whole of its packet.
             if let Some(rest) = unsafe { self.take_rest(frame) }.filter(|rest| self.let_go(*rest)) {
                 give(rest);
             }
@@ -152,7 +152,7 @@ impl FramePool {
     /// The packet is the caller's for as long as the result is used.
     pub(crate) unsafe fn bytes(&self, frame: u32) -> Bytes<'_> {
         // SAFETY: what descriptors say lies in their frames, as every writer of them ensures. Bytes of the rest lie at
-        // the same place of their frame, which is held and in which nobody writes them.
+        // the same place of their frame, which is held and in which they are not written.
         unsafe {
             let descriptor = *self.descriptor(frame);
             let slice = |at: usize, len: usize| {
@@ -227,7 +227,7 @@ impl Holds for HoldTable {
 }
 
 impl WorkerContext {
-    /// Lets go of a packet of this worker's: what nobody else holds is free.
+    /// Lets go of a packet of this worker's: what has no other holder is free.
     #[inline]
     pub(crate) fn let_go(&mut self, frame: u32) {
         let (mut free, mut count) = ([0; 2], 0);
@@ -259,7 +259,7 @@ impl WorkerContext {
         }
     }
 
-    /// The same packet in a frame that nobody else holds, all of it; `None` where none is free, and nothing is done.
+    /// The same packet in a frame without another holder, all of it; `None` where none is free, and nothing is done.
     pub(crate) fn make_own(&mut self, frame: u32) -> Option<u32> {
         if !self.pool().is_sharing() {
             return Some(frame);

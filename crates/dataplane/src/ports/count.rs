@@ -1,5 +1,4 @@
-//! What passes at a port whose packets workers do not see: its interface counts it, and is asked whenever somebody
-//! wants to know.
+//! What passes at a port whose packets workers do not see: its interface counts it, and is asked at each query.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,9 @@
 //! One Millrace per interface: two would each pass every packet on.
 //!
-//! Who has bound the abstract socket `millrace/interface/I` (unix(7)) in a network namespace has the interface with
-//! index I there. Such names are the kernel's, one set per network namespace, and end with the process that has bound
-//! them, in whatever way it ends. The name of a second socket says who that is; `/proc/thread-self/net/unix` lists it.
+//! The process that has bound the abstract socket `millrace/interface/I` (unix(7)) in a network namespace has the
+//! interface with index I there. Such names are the kernel's, one set per network namespace, and end with the process
+//! that has bound them, in whatever way it ends. The name of a second socket names that process;
+//! `/proc/thread-self/net/unix` lists it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +30,7 @@ pub struct InterfaceLock {
 #[derive(Debug)]
 struct Held {
     index: i32,
-    /// The one that nobody else can have, and the one that says whose that is.
+    /// The one that no other process can have, and the one that names its owner.
     _sockets: [UnixDatagram; 2],
 }
 
@@ -44,7 +45,7 @@ impl InterfaceLock {
         &self.interface
     }
 
-    /// Takes the interface with an index, waiting a moment for who is about to end.
+    /// Takes the interface with an index, waiting a moment for a process that is about to end.
     pub fn wait(&self, index: i32) -> Result<(), PortError> {
         let start = Instant::now();
         loop {
@@ -86,7 +87,7 @@ impl InterfaceLock {
                  interface, for two would each pass every packet on"
             ),
             None => format!(
-                "{interface}: is a port of another Millrace already: somebody has the socket @{} (see `ss -xap`)",
+                "{interface}: is a port of another Millrace already: a process has the socket @{} (see `ss -xap`)",
                 name(index)
             ),
         })
@@ -133,12 +134,12 @@ mod tests {
         b.take(first).unwrap();
         let c = InterfaceLock::new("eth9", "c");
         c.take(second).unwrap();
-        // Somebody who says nothing.
+        // A process that says nothing.
         let name = name(i32::MAX - 9);
         let _stranger = bind(&name).unwrap();
         assert_eq!(
             c.take(i32::MAX - 9).unwrap_err().0,
-            format!("eth9: is a port of another Millrace already: somebody has the socket @{name} (see `ss -xap`)")
+            format!("eth9: is a port of another Millrace already: a process has the socket @{name} (see `ss -xap`)")
         );
     }
 }

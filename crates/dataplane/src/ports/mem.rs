@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::queue::{Queue, Sent};
 use crate::packets::{RxBatch, TxBatch};
 
-/// Packets that were sent, shared with whoever looks at them.
+/// Packets that were sent, shared with those that look at them.
 pub type MemSink = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A port in memory, before it is opened. The default receives nothing and only counts what it sends.

@@ -2,7 +2,7 @@
 //! end of a virtual one where that lies in this network namespace or in one that has a name (`ip netns`).
 //!
 //! A virtual device leaves to hardware what it has none for: its kernel neither finishes checksums nor divides
-//! super-packets, for the receiving kernel would take them as they are. Millrace, and whoever is behind it, can't.
+//! super-packets, for the receiving kernel would take them as they are. Millrace, and the hosts behind it, can't.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

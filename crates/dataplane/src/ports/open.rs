@@ -23,7 +23,7 @@ pub(crate) struct Common {
     umem: Arc<Umem>,
     /// What runs in the kernel, if anything.
     fast_path: Option<Arc<FastPath>>,
-    /// Somebody else's XDP programs are replaced.
+    /// Another owner's XDP programs are replaced.
     replaces: bool,
     /// The instance's name.
     instance: String,

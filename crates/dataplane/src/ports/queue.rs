@@ -37,7 +37,7 @@ pub trait Queue: Send {
         false
     }
 
-    /// Who counts packets and bytes where a fast path takes most of them: what comes here was handed over by it.
+    /// What counts packets and bytes where a fast path takes most of them: what comes here was handed over by it.
     fn count(&self) -> Option<Arc<Count>> {
         None
     }

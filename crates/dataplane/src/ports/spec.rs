@@ -91,7 +91,7 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Who gets the packets for an interface's own addresses.
+/// The receiver of the packets for an interface's own addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OwnAddresses {
     /// The program, as all others.

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and waking who waits.
+//! Waiting for descriptors, and waking the thread that waits.
 
 use std::io;
 use std::mem::size_of;

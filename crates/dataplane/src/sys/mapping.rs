@@ -11,7 +11,7 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part of it is decided by its users.
+// SAFETY: the mapping is plain memory; its users decide which of them may touch which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

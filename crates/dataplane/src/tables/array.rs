@@ -190,7 +190,7 @@ impl Array {
         // A batch that reads it takes microseconds.
         patiently(|| (spare.unused_from <= self.epochs.safe()).then_some(())).ok_or(TableError::Busy)?;
         let store = |index: u32, value: &[u8]| {
-            // SAFETY: an entry of the copy, and a value that is as long; nobody reads it, but that is not needed.
+            // SAFETY: an entry of the copy, and a value that is as long; it is not read, but that is not needed.
             unsafe { store_shared(self.at(spare.entries, index), value, self.align) };
         };
         spare.behind.drain(..).for_each(|index| store(index, &self.load(published, index)));

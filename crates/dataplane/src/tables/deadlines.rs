@@ -23,7 +23,7 @@ use crate::wheel::Wheel;
 struct OwnWheel(UnsafeCell<Wheel>);
 
 // SAFETY: one worker has it and moves from thread to thread only as a whole: the programs that share it run on that
-// worker, one after the other. Whoever takes an ended program apart does not look into it.
+// worker, one after the other. The thread that takes an ended program apart does not look into it.
 unsafe impl Send for OwnWheel {}
 // SAFETY: as above.
 unsafe impl Sync for OwnWheel {}
@@ -56,8 +56,8 @@ impl Deadlines {
         })
     }
 
-    /// As [`Deadlines::new`]; entries are found in the order of their times and keys. For whoever alone changes the
-    /// tables.
+    /// As [`Deadlines::new`]; entries are found in the order of their times and keys. For the only thread that changes
+    /// the tables.
     pub fn sorted(program: &Program, tables: &Arc<Tables>) -> Option<Self> {
         Self::made(program, tables, |kind| kind.due().map(|_| Queue::Sorted(BTreeSet::new())))
     }

@@ -45,7 +45,7 @@ impl Due {
         }
     }
 
-    /// Takes the deadline of an entry where it has come; one of those who try gets it.
+    /// Takes the deadline of an entry where it has come; one of those that try gets it.
     pub fn take(&self, entry: u32, now: u64) -> bool {
         let due = |at: u64| (at != 0 && at <= now).then_some(0);
         self.of(entry).fetch_update(Ordering::AcqRel, Ordering::Relaxed, due).is_ok()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::space::{Block, Space, Use};
 
-/// Workers, and others who read tables, at most.
+/// Workers, and others that read tables, at most.
 pub const MAX_READERS: usize = 64;
 
 /// The slot's worker holds no pointer: it sleeps or does not exist.
@@ -106,7 +106,7 @@ impl Registration {
         self.epochs.slots[self.slot].seen.load(Ordering::Relaxed) < stamp
     }
 
-    /// Announces that nobody for whom this place stands holds a pointer from before that stamp was there.
+    /// Announces that no reader for which this place stands holds a pointer from before that stamp was there.
     pub(crate) fn announce(&self, stamp: u64) {
         self.epochs.slots[self.slot].seen.store(stamp, Ordering::SeqCst);
         fence(Ordering::SeqCst);

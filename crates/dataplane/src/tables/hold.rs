@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Workers share a table, for what one has put there another one may be asked for; a lock is held for the few loads and
-//! stores of a change. A packet that is held is written by nobody, so copies share its bytes: see
+//! stores of a change. A packet that is held is not written, so copies share its bytes: see
 //! [`crate::packets`]. Both operations are called by generated code, with its context.
 
 use std::cell::UnsafeCell;
@@ -38,7 +38,7 @@ pub trait Frames: Debug + Send + Sync {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Slot {
     key: u64,
     frame: u32,
     /// The places that were taken before this one and after it.
@@ -48,7 +48,7 @@ struct Place {
 
 #[derive(Debug)]
 struct State {
-    places: Box<[Place]>,
+    places: Box<[Slot]>,
     first: u32,
     last: u32,
     count: u32,
@@ -57,7 +57,7 @@ struct State {
 impl State {
     /// Takes the packet out of a place.
     fn take(&mut self, index: u32) -> u32 {
-        let Place { frame, before, after, .. } = self.places[index as usize];
+        let Slot { frame, before, after, .. } = self.places[index as usize];
         match before {
             NONE => self.first = after,
             before => self.places[before as usize].after = after,
@@ -74,7 +74,7 @@ impl State {
     /// Puts a packet into an empty place, as the last one.
     fn put(&mut self, index: u32, key: u64, frame: u32) {
         let before = self.last;
-        self.places[index as usize] = Place { key, frame, before, after: NONE };
+        self.places[index as usize] = Slot { key, frame, before, after: NONE };
         match before {
             NONE => self.first = index,
             before => self.places[before as usize].after = index,
@@ -103,7 +103,7 @@ unsafe impl Sync for HoldTable {}
 impl HoldTable {
     /// An empty one with so many places.
     pub fn new(places: u32, most: u32, metadata: usize) -> Self {
-        let empty = Place { key: 0, frame: NONE, before: NONE, after: NONE };
+        let empty = Slot { key: 0, frame: NONE, before: NONE, after: NONE };
         let state = State { places: vec![empty; places as usize].into(), first: NONE, last: NONE, count: 0 };
         HoldTable { lock: AtomicU32::new(0), state: UnsafeCell::new(state), most, metadata, frames: OnceLock::new() }
     }

@@ -1,4 +1,5 @@
-//! The control plane's changes of tables, for whoever keeps them on disk. What packets change is not among them.
+//! The control plane's changes of tables, for the thread that keeps them on disk. What packets change is not among
+//! them.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ pub struct Journal(OnceLock<SyncSender<TableChange>>);
 
 impl Journal {
     pub fn tell(&self, changes: SyncSender<TableChange>) {
-        // Whoever comes first has it.
+        // The first one has it.
         let _ = self.0.set(changes);
     }
 
@@ -37,7 +38,7 @@ impl Journal {
         let removed = value.is_none();
         let value = value.into_iter().flatten().collect();
         let entry = TableEntry { key: key.to_vec(), prefix_len, value };
-        // Where nobody keeps them any more there is nothing to keep.
+        // Where they are not kept any more there is nothing to keep.
         let _ = changes.send(TableChange { table: table.clone(), entry, removed });
     }
 }

@@ -1,6 +1,6 @@
 //! Entries as they outlast a process: of a table whose entries age, with one number more, whether this one does.
 //!
-//! Those of the control plane stay until they are removed; those of packets go where nobody uses them. When they are
+//! Those of the control plane stay until they are removed; those of packets go where they are not used. When they are
 //! put back their time begins anew.
 
 use baker::ir::{TableEntry, TableError};

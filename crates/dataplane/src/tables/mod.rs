@@ -7,7 +7,7 @@
 //! each field of up to 8 bytes changes at once, but another worker's look-up at that moment may see some fields old and
 //! others new.
 //!
-//! Imports run `view → store → table → array, hash, lpm, trie`, from there to what these are made of (`bucket`,
+//! Imports run `runtime → deadlines, view → store → table → array, hash, lpm, trie`, from there to what these are made of (`bucket`,
 //! `slots`, `entries`, `nodes`, `values`), and to memory (`space`) at the bottom. `layout` turns numbers into bytes and
 //! back.
 
@@ -27,6 +27,7 @@ mod lock;
 mod lpm;
 mod meter;
 mod nodes;
+mod runtime;
 mod shared;
 mod slots;
 mod space;

@@ -190,7 +190,7 @@ impl Nodes {
             routes_before: node.starts.before(0),
             children_before: node.below.before(node.routes.len()),
         };
-        // SAFETY: the units are nobody else's, and aligned.
+        // SAFETY: the units have no other owner, and are aligned.
         unsafe { self.at(number).write(head) };
         for (index, value) in node.routes.iter().chain(&node.children).enumerate() {
             self.listed(number, index).store(*value, Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl Slots {
         let ring = SlotNumbers::ring(limit);
         let block = space.take(SlotNumbers::bytes(ring), Use::Index)?;
         let numbers = SlotNumbers { lock: 0, live: 0, fresh: 0, free: 0, limit, ring, first: 0, last: 0 };
-        // SAFETY: the block has room for it and is aligned to a page; nobody else has it yet.
+        // SAFETY: the block has room for it and is aligned to a page; nothing else has it yet.
         unsafe { block.ptr().cast::<SlotNumbers>().write(numbers) };
         Ok(Slots { block, ring })
     }

@@ -62,7 +62,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let Some((shared, part)) = &self.of else { return };
-        // SAFETY: the block lies within the mapping, and whoever had it is gone.
+        // SAFETY: the block lies within the mapping, and its last owner is gone.
         unsafe { self.ptr().write_bytes(0, self.place.len()) };
         shared.give_back(*part, self.place.clone());
     }

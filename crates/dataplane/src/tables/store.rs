@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore};
-use codegen::abi::Runtime;
 use codegen::kernel::TableLocation;
 
 use super::carry::Carried;
 use super::epoch::Epochs;
-use super::hold::{self, HoldTable};
+use super::hold::HoldTable;
 use super::journal::{Journal, TableChange};
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
-use super::{deadlines, hash, meter, trie};
 
 /// All tables of one instance.
 #[derive(Debug)]
@@ -143,21 +141,6 @@ impl Tables {
         &self.epochs
     }
 
-    /// The functions that generated code calls.
-    pub fn runtime() -> Runtime {
-        Runtime {
-            hash_lookup: hash::lookup,
-            hash_insert: hash::write::insert,
-            hash_remove: hash::write::remove,
-            lpm_lookup: trie::lookup,
-            hold_put: hold::put,
-            hold_get: hold::get,
-            meter_take: meter::take,
-            deadline_set: deadlines::set,
-            deadline_take: deadlines::take,
-        }
-    }
-
     fn table(&self, table: TableId) -> Result<&Table, TableError> {
         self.tables.get(table.0 as usize).ok_or(TableError::NotFound)
     }
@@ -167,7 +150,7 @@ impl Tables {
         self.table(table).ok()?.lookup(key)
     }
 
-    /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes
+    /// From now on the control plane's changes are told there, each after it was made; it waits where no thread takes
     /// them. Only once.
     pub fn tell(&self, changes: SyncSender<TableChange>) {
         self.journal.tell(changes);
@@ -194,7 +177,7 @@ impl Tables {
     }
 
     /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was
-    /// until nobody could find that any more; whether there was one. Any thread may call it while packets are
+    /// until that could not be found any more; whether there was one. Any thread may call it while packets are
     /// processed.
     pub fn exchange(
         &self,
@@ -256,7 +239,7 @@ impl Tables {
 
     /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them;
     /// whether that was the end. Each key that is there until the end is found exactly once. For workers: see
-    /// [`hash::Hash::keys_from`].
+    /// `hash::Hash::keys_from`.
     pub(crate) fn keys_from(&self, table: TableId, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
         self.table(table).map_or(true, |table| table.keys_from(from, keys, most))
     }

@@ -209,7 +209,7 @@ impl Table {
     }
 
     /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was
-    /// until nobody could find that any more; whether there was one.
+    /// until that could not be found any more; whether there was one.
     pub fn exchange(&self, key: &[u128], value: &[u128], before: &mut [u128]) -> Result<bool, TableError> {
         let Kind::Hash(hash) = &*self.kind else { return Err(TableError::OutOfRange) };
         let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;

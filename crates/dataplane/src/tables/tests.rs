@@ -52,7 +52,7 @@ fn an_array_of_structs_changes_between_batches() {
         let control = (*view.control_blocks()).cast::<codegen::abi::ArrayTable>();
         (*control).entries.cast::<[u64; 2]>().add(index).read_volatile()[0]
     };
-    // A worker that sleeps holds nobody up.
+    // A worker that sleeps holds no writer up.
     (1..=20).for_each(|n| tables.insert_all(T, &mut all(n).iter()).unwrap());
     view.quiescent();
     assert_eq!([sees(0), sees(65535)], [20, 20]);

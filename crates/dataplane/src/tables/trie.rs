@@ -88,7 +88,7 @@ struct Writer {
     free: Free,
     /// The routes that end in each node that has any.
     own: HashMap<u32, Box<[NodeRoute]>, ahash::RandomState>,
-    /// Replaced nodes, with the stamp from which on nobody looks at them.
+    /// Replaced nodes, with the stamp from which on no reader looks at them.
     old: VecDeque<(u32, u64)>,
 }
 
@@ -296,7 +296,7 @@ impl Trie {
         })?
     }
 
-    /// Frees nodes that nobody has seen.
+    /// Frees nodes that no reader has seen.
     fn give_up(&self, writer: &mut Writer, made: Vec<u32>) -> Result<(), TableError> {
         made.into_iter().for_each(|node| self.nodes.free(node, &mut writer.free));
         Err(TableError::Full)

@@ -67,7 +67,7 @@ impl Values {
         }
     }
 
-    /// Replaces a value, each field of up to 8 bytes at once. Where it has a lock, nobody can reach it yet.
+    /// Replaces a value, each field of up to 8 bytes at once. Where it has a lock, it can't be reached yet.
     pub fn write(&self, number: u32, value: &[u8]) {
         assert_eq!(value.len(), self.size);
         // SAFETY: as for `read`, and the bytes are as many as the value has.

@@ -99,7 +99,7 @@ fn other_numbers_of_queues_than_workers() {
             for poll in [PollMode::Interrupt, PollMode::Busy] {
                 let (left, right) = (Host::on("left"), Host::on("right"));
                 let instance = start(AFXDP, workers, poll);
-                // More than there are frames: those that were sent come back to whoever needs them.
+                // More than there are frames: those that were sent come back to the side that needs them.
                 super::fanout::pass_in_order(&left, &right, false, 20);
                 super::fanout::pass_in_order(&right, &left, true, 5);
                 let snapshot = whole(instance);

@@ -326,7 +326,7 @@ fn idle() -> Driver {
     Driver::Mem(never)
 }
 
-/// Whoever has set a deadline sleeps, and wakes for it.
+/// The worker that has set a deadline sleeps, and wakes for it.
 #[test]
 fn a_sleeping_worker_wakes_in_time_and_never_early() {
     let items = ONCE.replace("DELAY", "30ms");

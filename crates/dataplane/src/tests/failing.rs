@@ -1,4 +1,4 @@
-//! Controllers that fail: they are started again, and everybody sees it.
+//! Controllers that fail: they are started again, and observers see it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -63,8 +63,8 @@ pub fn pair(one: &str, other: &str, queues: u32) {
     }
 }
 
-/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and whoever
-/// sends to them waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
+/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and a sender
+/// waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
 pub fn gro(names: &[&str]) {
     names.iter().for_each(|name| run("ethtool", &format!("-K {name} gro on")));
 }
@@ -114,6 +114,9 @@ pub fn start(driver: Make, workers: usize, poll: PollMode) -> Instance {
     start_with(driver, Options { engine, poll, workers, frames, ..Options::default() })
 }
 
+/// What takes longer does not come.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A host on an interface: a plain packet socket, which shares no code with the driver.
 pub struct Host(OwnedFd);
 
@@ -127,7 +130,7 @@ impl Host {
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(64i32 << 20))
             .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(8i32 << 20)))
             .unwrap();
-        let timeout = libc::timeval { tv_sec: 5, tv_usec: 0 };
+        let timeout = libc::timeval { tv_sec: PATIENCE.as_secs() as i64, tv_usec: 0 };
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout).unwrap();
         sys::bind_packet(&socket, index).unwrap();
         Host(socket)
@@ -139,7 +142,7 @@ impl Host {
         assert_eq!(sent, packet.len() as isize, "{}", std::io::Error::last_os_error());
     }
 
-    /// The next packet within 5 s, and the VLAN tag that the kernel took out of it.
+    /// The next packet, and the VLAN tag that the kernel took out of it.
     pub fn receive(&self) -> Option<(Vec<u8>, Option<u16>)> {
         let mut bytes = vec![0u8; 70_000];
         let mut control = [0u64; 32];
@@ -178,7 +181,7 @@ pub fn eventually(instance: &Instance, what: impl Fn(&Snapshot) -> bool) -> Snap
         if what(&snapshot) {
             return snapshot;
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{snapshot:#?}");
+        assert!(start.elapsed() < PATIENCE, "{snapshot:#?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,5 @@
-//! A controller with a link for each worker: who gets what, where its threads run, what outlasts failures and programs.
+//! A controller with a link for each worker: which packets each gets, where its threads run, what outlasts failures and
+//! programs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

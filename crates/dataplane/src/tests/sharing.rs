@@ -1,4 +1,4 @@
-//! Copies that share bytes with their originals: what leaves is what was meant, whoever holds it and however long, and
+//! Copies that share bytes with their originals: what leaves is what was meant, whatever holds it and however long, and
 //! all frames come back.
 
 use std::sync::Arc;
@@ -89,7 +89,7 @@ struct World {
 
 impl World {
     fn check(&self, held: &Held) {
-        // SAFETY: what is held is the test's; nobody writes.
+        // SAFETY: what is held is the test's; nothing writes.
         let (bytes, expected) = unsafe {
             match held {
                 Held::Packet(frame, expected) => (self.pool.bytes(*frame).to_vec(), expected),
@@ -371,7 +371,7 @@ fn an_instance_says_who_holds_its_frames() {
             loop {
                 match link.receive(std::time::Duration::from_millis(10)) {
                     Event::Packet(mut packet) => {
-                        // What it writes is nobody else's.
+                        // What it writes has no other holder.
                         packet.bytes_mut().fill(7);
                         packets.push(packet);
                     }

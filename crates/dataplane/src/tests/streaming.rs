@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use baker::ir::Program;
 
 use super::controllers::{PATIENCE, controller, options, ports, until, whole};
-use crate::controller::{ControllerState, Event, InjectError, Link, LinkFd, MOST_DRAIN, Named, Punted, Stop, TICK};
+use crate::controller::{ControllerState, Event, InjectError, Link, LinkFd, MOST_DRAIN, Named, Punted, Stop};
 use crate::ports::{Driver, MemPort};
 use crate::sys::check;
 use crate::testing::{SplitMix64, TO_HOST, compiled, frame};
@@ -199,7 +199,7 @@ fn an_injector_of_a_link_that_has_ended_says_so() {
 }
 
 #[test]
-fn timers_come_on_time_between_packets() {
+fn timers_come_once_and_not_early_between_packets() {
     let (_, _) = alone(|link| {
         let back = link.input("m.back").unwrap();
         let mut numbers = SplitMix64(5);
@@ -211,14 +211,13 @@ fn timers_come_on_time_between_packets() {
         assert!((0..2000).step_by(10).all(|key| link.cancel_timer(key)));
         let later = start + Duration::from_millis(160);
         (5..2000).step_by(10).for_each(|key| link.set_timer(key, later));
-        let (mut seen, mut packets, mut late) = (vec![false; 2000], 0, Vec::new());
+        let (mut seen, mut packets) = (vec![false; 2000], 0);
         while seen.iter().filter(|seen| **seen).count() < 1800 {
             match link.receive(PATIENCE) {
                 Event::Timer(key) => {
                     let at = if key % 10 == 5 { later } else { at[key as usize] };
-                    let now = Instant::now();
-                    assert!(now >= at && !std::mem::replace(&mut seen[key as usize], true), "timer {key}");
-                    late.push(now - at);
+                    let early = Instant::now() < at;
+                    assert!(!early && !std::mem::replace(&mut seen[key as usize], true), "timer {key}");
                     let _ = link.inject(back, &[0; 60], &[]);
                 }
                 Event::Packet(_) => packets += 1,
@@ -226,10 +225,6 @@ fn timers_come_on_time_between_packets() {
             }
         }
         assert!(packets > 100 && link.timers() == 0 && (0..2000).step_by(10).all(|key| !seen[key]));
-        late.sort();
-        println!("timers late by {:?} (median), {:?} (99 %)", late[900], late[1782]);
-        // This machine does other things, too.
-        assert!(late[900] < 20 * TICK, "{:?}", late[900]);
         Ok(())
     });
 }
@@ -387,9 +382,12 @@ fn packets_without_end_hide_nothing() {
 fn one_that_drains_has_time_to_end() {
     let (ports, sent) = ports(Vec::new(), 0);
     let longer_than_usual = Duration::from_millis(5500);
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let begins = has_begun.clone();
     let run = controller(move |link| {
         let (input, tx) = (link.input("m.again").unwrap(), link.field("tx.port").unwrap());
         assert!(!link.drain(MOST_DRAIN), "not before it is told to stop");
+        begins.store(true, Ordering::Relaxed);
         assert!(matches!(link.receive(PATIENCE), Event::Stop));
         assert_eq!(link.stopping(), Some(Stop::End));
         let end = Instant::now() + longer_than_usual;
@@ -405,6 +403,7 @@ fn one_that_drains_has_time_to_end() {
     });
     let instance = start(&native(1), &ports, run);
     let observer = instance.observer();
+    until("it begins", || has_begun.load(Ordering::Relaxed));
     let began = Instant::now();
     let stopped = thread::spawn(move || instance.stop());
     until("it drains", || observer.controllers()[0].state == ControllerState::Draining);

@@ -1,4 +1,4 @@
-//! Timers: when they run, what they visit, and that they hold up nobody.
+//! Timers: when they run, what they visit, and that they hold up no packet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -261,8 +261,8 @@ impl Running {
         let mut enter = |context: &mut WorkerContext, frames: &[u32]| {
             // SAFETY: the frames, or those that local ones are here in place of, are at most as many as the context has
             // frames for their copies. The worker received them into this context, or they are its since it took them
-            // from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
-            // packets enter.
+            // from its ring, and the controller that put them there gave them a packet and metadata for this channel,
+            // by which packets enter.
             unsafe {
                 match channel {
                     Program::RX => engine.run(context, frames),
@@ -403,7 +403,7 @@ impl Running {
             self.drop_output(frame, DropId::CONTROLLER_GONE);
             return false;
         };
-        // The controller may change it, and keeps no count of who holds it.
+        // The controller may change it, and keeps no count of its holders.
         let Some(frame) = self.context.make_own(frame) else {
             self.drop_output(frame, DropId::CONTROLLER_BUSY);
             return false;

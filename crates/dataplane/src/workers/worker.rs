@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::handover::{Handover, Order};
+use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
 use crate::packets::{Access, Received, RxBatch};
@@ -51,13 +51,19 @@ pub struct Worker {
     now: Box<Running>,
     /// The program before, while it has packets to finish.
     old: Option<Box<Running>>,
-    /// Packets that may still be in the rings of what they held when the worker was told to empty them.
-    to_drain: Option<u32>,
+    to_drain: Option<Draining>,
     handover: Arc<Handover>,
     doorbell: Arc<Doorbell>,
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
+}
+
+/// What a worker empties its rings of.
+struct Draining {
+    /// Packets that may still be there of what they held when the worker was told to.
+    left: u32,
+    reply: DoneReply,
 }
 
 impl Worker {
@@ -86,8 +92,8 @@ impl Worker {
             if stop == STOP {
                 break;
             }
-            if let Some(order) = self.handover.take() {
-                self.obey(order);
+            if let Some((order, reply)) = self.handover.orders.take() {
+                self.obey(order, reply);
             }
             let mut worked = self.round();
             if self.now.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
@@ -137,27 +143,27 @@ impl Worker {
         [Some(&self.now), self.old.as_ref()].into_iter().flatten().filter_map(|running| running.exchange.as_ref())
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Order, reply: DoneReply) {
         match order {
             Order::TakeOver(mut new) => {
                 new.take_over(&mut self.now);
                 self.old = Some(std::mem::replace(&mut self.now, new));
-                self.handover.done(None);
+                reply.answer(None);
             }
             Order::Drain => {
                 self.ports.all.iter_mut().for_each(|port| port.is_drained = !port.fast);
-                self.to_drain = Some(self.ports.pool.count());
+                self.to_drain = Some(Draining { left: self.ports.pool.count(), reply });
                 self.note_drained();
             }
-            Order::Release => self.handover.done(self.old.take()),
+            Order::Release => reply.answer(self.old.take()),
         }
     }
 
     /// Answers where the rings were emptied.
     fn note_drained(&mut self) {
-        if self.to_drain.is_some_and(|left| left == 0 || self.ports.all.iter().all(|port| port.is_drained)) {
-            self.to_drain = None;
-            self.handover.done(None);
+        let is_drained = self.ports.all.iter().all(|port| port.is_drained);
+        if let Some(drained) = self.to_drain.take_if(|draining| draining.left == 0 || is_drained) {
+            drained.reply.answer(None);
         }
     }
 
@@ -206,7 +212,7 @@ impl Worker {
     /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
     fn resume(&mut self, frames: &[u32], access: Access) {
         let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
-        self.to_drain = self.to_drain.map(|left| left.saturating_sub(frames.len() as u32));
+        self.to_drain.iter_mut().for_each(|draining| draining.left = draining.left.saturating_sub(frames.len() as u32));
         let (pool, generation) = (self.ports.pool.clone(), old.generation);
         let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
         for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {

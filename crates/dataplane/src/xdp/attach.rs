@@ -1,6 +1,6 @@
 //! A program at an interface, by a link: when its descriptor is closed, however the process ends, the program is gone.
 //!
-//! Somebody else's program is not replaced unless that is asked for. A driver that does not take the program gets the
+//! Another owner's program is not replaced unless that is asked for. A driver that does not take the program gets the
 //! kernel's generic way of running it, which works on every interface, but only after the kernel has made its own form
 //! of each packet.
 
@@ -15,14 +15,14 @@ use super::sys;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
-/// Who runs a program.
+/// What runs a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The driver.
     Native,
     /// The kernel, because the driver does not, for this reason.
     Generic(String),
-    /// Whoever the process before has attached it with.
+    /// What the process before has attached it with.
     Kept,
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Mode {
 pub enum AttachError {
     /// There is one.
     #[error(
-        "has an XDP program{} of somebody else, which Millrace does not replace: stop what attached it, or remove it with \
-         `ip link set dev NAME xdp off`, or tell Millrace to (`--replace-xdp`)",
+        "has an XDP program{} of another owner, which Millrace does not replace: stop what attached it, or remove it \
+         with `ip link set dev NAME xdp off`, or tell Millrace to (`--replace-xdp`)",
         .0.map_or(String::new(), |id| format!(" (id {id})"))
     )]
     Taken(Option<u32>),
@@ -117,7 +117,7 @@ impl Attached {
         sys::link_update(&self.link, program)
     }
 
-    /// Takes somebody else's program off an interface, if there is one.
+    /// Takes another owner's program off an interface, if there is one.
     pub fn clear(interface: i32, netlink: &Netlink) -> io::Result<()> {
         let Some(program) = netlink.link(interface)?.program else { return Ok(()) };
         if sys::links_detach(program, interface)? {
@@ -128,7 +128,7 @@ impl Attached {
         netlink.detach(interface, GENERIC).or(native)
     }
 
-    /// Who runs it.
+    /// What runs it.
     pub fn mode(&self) -> &Mode {
         &self.mode
     }

@@ -48,7 +48,7 @@ impl From<KernelEngineError> for PartitionError {
     }
 }
 
-/// Who runs the code.
+/// What runs the code.
 enum Runner {
     Kernel(Loaded),
     Machine(Tier, Mutex<Machine>),

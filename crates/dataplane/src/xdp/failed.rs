@@ -6,7 +6,7 @@
 //! | instruction | meaning |
 //! |---|---|
 //! | `r2 = *(u64 *)(r1 + 40)` | the map |
-//! | `if w2 != ours goto end` | somebody else's |
+//! | `if w2 != ours goto end` | another owner's |
 //! | `r0 = *(u64 *)(r1 + 48)` | the port |
 //! | `r0 &= 255`, `r0 <<= 3` | |
 //! | `r1 = memory + FAILED ll` | takes two slots |

@@ -161,7 +161,7 @@ impl SharedMemory {
     }
 
     /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and
-    /// nobody else has the tables.
+    /// nothing else has the tables.
     pub fn clear(&mut self, program: &Program) -> Result<(), MemoryError> {
         assert_eq!(Arc::strong_count(&self.tables), 1, "tables in use");
         // What they have is given back first, so that the new ones lie in the same places.
@@ -172,7 +172,7 @@ impl SharedMemory {
         let fixed = TABLES as usize;
         let own = (self.memory.own as usize, Memory::of_cpus(program, self.memory.cpus) as usize);
         for (at, bytes) in [(0, fixed), own] {
-            // SAFETY: these bytes lie in the mapping, and nobody reads or writes them meanwhile.
+            // SAFETY: these bytes lie in the mapping, and nothing reads or writes them meanwhile.
             unsafe { self.mapping.ptr().add(at).write_bytes(0, bytes) };
         }
         Ok(())
@@ -242,7 +242,7 @@ impl SharedMemory {
     /// The memory itself, for code that runs on the virtual machine.
     pub(super) fn borrowed(&self) -> Borrowed {
         let start = NonNull::new(self.mapping.ptr()).expect("a mapping");
-        // SAFETY: the mapping has that many bytes. Who runs the code has this memory too, and reads and changes tables
+        // SAFETY: the mapping has that many bytes. What runs the code has this memory too, and reads and changes tables
         // between packets.
         unsafe { Borrowed::new(start, self.memory.size as usize) }
     }

@@ -12,8 +12,8 @@
 //!         N/devices …     its other maps: the kernel empties an array of programs that no process and no name has
 //! ```
 //!
-//! The directory of the state is looked for, not the name: who starts with it takes over, whatever the instance is
-//! called now.
+//! The directory of the state is looked for, not the name: an instance that starts with it takes over, whatever the
+//! instance is called now.
 //!
 //! What takes over names what it has first, then takes the links, and then removes the other names. So whenever the
 //! process dies, the program that the links run is named.
@@ -51,7 +51,7 @@ pub struct Named<'n> {
     pub tables: String,
 }
 
-/// Who has named a program at an interface.
+/// The state that names a program at an interface.
 #[derive(Debug)]
 pub struct Owner {
     /// The directory of the names.
@@ -186,13 +186,13 @@ impl Drop for Pins {
     fn drop(&mut self) {
         let is_empty = |names: Vec<String>| names.iter().all(|name| name == STATE);
         if names(&self.dir).is_ok_and(is_empty) {
-            // A drop has nobody to tell.
+            // A drop can't report errors.
             let _ = self.clear();
         }
     }
 }
 
-/// Who has named the program with this number of the kernel's, of which the process has ended.
+/// The state that names the program with this number of the kernel's, of which the process has ended.
 pub fn left_by(program: u32) -> Option<Owner> {
     let has = |owner: &Owner| {
         let links = names(&owner.dir).unwrap_or_default().into_iter().filter(|name| name.starts_with("link-"));
@@ -203,7 +203,7 @@ pub fn left_by(program: u32) -> Option<Owner> {
     Some(Owner { dir: on_host(&owner.dir), ..owner })
 }
 
-/// Takes out of the kernel what a process before has named for a state, which nobody takes over now.
+/// Takes out of the kernel what a process before has named for a state, which is not taken over now.
 pub fn forget(state: &Path) -> io::Result<()> {
     let state = fs::canonicalize(state)?;
     bpf_fs::seen().try_for_each(|root| forget_in(&root.join(OURS), &state))
@@ -223,7 +223,7 @@ fn owners(root: &Path) -> io::Result<Vec<Owner>> {
     Ok(names(root)?.into_iter().filter_map(owner).collect())
 }
 
-/// Whether a directory is still at its path. While it is, and is locked, nobody puts another one there.
+/// Whether a directory is still at its path. While it is, and is locked, no process puts another one there.
 fn is_there(path: &Path, dir: &File) -> bool {
     let place = |found: fs::Metadata| (found.dev(), found.ino());
     let found = fs::metadata(path).ok().map(place);
@@ -249,7 +249,7 @@ fn on_host(path: &Path) -> PathBuf {
     path.strip_prefix(HOST_ROOT).map_or_else(|_| path.to_owned(), |path| Path::new("/").join(path))
 }
 
-/// Who else could write there could put other programs in the place of ours.
+/// Another user that could write there could put other programs in the place of ours.
 fn check(root: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(root)?;
     let user = effective_user();

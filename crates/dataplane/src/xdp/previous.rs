@@ -211,7 +211,7 @@ impl PreviousInstance {
         }
         for (at, value) in given.iter().filter(|(at, _)| !now.contains_key(*at)) {
             if current.get(at) == Some(value) {
-                // Somebody else may have removed it.
+                // It may have been removed meanwhile.
                 let _ = tables.remove(at.0, &at.1, None);
             }
         }

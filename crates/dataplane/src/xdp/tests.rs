@@ -134,7 +134,7 @@ fn what_goes_on_outside_has_channel_head_and_metadata_in_front() {
             } }
         program { rx -> m.input; m.punted -> controller c; }",
     );
-    // Nobody takes it, but it can be looked at.
+    // It is not taken, but it can be looked at.
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!(ran.verdict, Verdict::Drop as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
@@ -265,7 +265,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         let ran = loaded.run(&packet).unwrap();
         assert_eq!((ran.verdict, &ran.packet[..6]), (Verdict::Transmit as u32, &[0, 0, 0, 0, 0, 1][..]));
         packet[13] = 8;
-        // Nobody takes what goes on outside.
+        // What goes on outside is not taken.
         assert_eq!(loaded.run(&packet).unwrap().verdict, Verdict::Drop as u32);
         let slots = CounterSlots::new(&partitioned.split.workers);
         assert_eq!(memory.counter(slots.drop(DropId::NO_WORKER)), 1);

@@ -3,7 +3,7 @@
 //! `lab-hold [--user-namespace] [--peer THREAD]`: builds the L3 switch's network and one pair of linked hosts, checks
 //! that they reach each other, starts a program in one, and prints `ready PID` with that program's process id. With
 //! `--peer`, a device `held` of a namespace of this lab gets its other end, `watch`, in the network namespace of
-//! THREAD, so that somebody there sees when the lab's end is gone.
+//! THREAD, so that a process there sees when the lab's end is gone.
 
 use std::io::Read;
 use std::time::Duration;

@@ -255,7 +255,7 @@ impl Drop for Emulator {
         // It cannot fail: the counter is far from its end.
         let _ = self.wake();
         if let Some(thread) = self.thread.take() {
-            // Where the thread panicked, links have been dead, and a drop has nobody to tell.
+            // Where the thread panicked, links have been dead, and a drop can't report errors.
             let _ = thread.join();
         }
     }

@@ -166,7 +166,7 @@ impl Worker {
             }
         }
         if waits.last().and_then(PollFd::any) == Some(true) {
-            // It was readable, and nobody else reads it.
+            // It was readable, and nothing else reads it.
             let _ = self.shared.wake.read();
         }
     }

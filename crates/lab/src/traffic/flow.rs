@@ -28,7 +28,7 @@ pub enum Transport {
         /// Its ports.
         ports: (u16, u16),
     },
-    /// One TCP segment after the other, each with data, ACK and PSH; nobody answers them.
+    /// One TCP segment after the other, each with data, ACK and PSH; they are not answered.
     Tcp {
         /// Its ports.
         ports: (u16, u16),

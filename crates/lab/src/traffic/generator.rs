@@ -161,7 +161,7 @@ impl Drop for Generator {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A drop has nobody to tell.
+            // A drop can't report errors.
             let _ = thread.join();
         }
     }
@@ -234,7 +234,7 @@ impl Sending {
             refused += 1;
             bytes -= batch[at].bytes.len() as u64;
         });
-        // Nobody else writes them.
+        // Nothing else writes them.
         let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
         add(&self.shared.packets, (size - refused) as u64);
         add(&self.shared.bytes, bytes);

@@ -28,7 +28,7 @@ const TURN: usize = 64;
 /// Longest latency that is told apart from longer ones, in ns.
 const LONGEST_LATENCY: u64 = 100_000_000_000;
 /// Sleep where the ring is empty. The kernel stamps frames when they arrive, so nothing has to be seen at once; and
-/// whoever sends need not wake the sink, which would cost more than the frame.
+/// a sender need not wake the sink, which would cost more than the frame.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// What a sink has received.
@@ -150,7 +150,7 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // A drop has nobody to tell.
+            // A drop can't report errors.
             let _ = self.end();
         }
     }

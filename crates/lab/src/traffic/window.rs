@@ -13,7 +13,7 @@ pub(super) enum Arrival {
     Reordered,
     /// It has come before.
     Duplicate,
-    /// So far behind that it is one of the two, but nobody remembers which.
+    /// So far behind that it is one of the two, but it is not kept which.
     Stale,
 }
 

@@ -5,7 +5,7 @@ use cli::remote::{Remote, failed, print_json};
 use cli::say;
 use control::socket::{Reloaded, Request};
 
-/// Whom to tell.
+/// The instance to tell.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -8,7 +8,7 @@ use cli::remote::{Remote, failed, print_json};
 use cli::report;
 use control::socket::{Client, Request, Status};
 
-/// Whom to ask.
+/// The instance to ask.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -6,7 +6,7 @@ use cli::say;
 use control::socket::{Request, Status};
 use serde_json::Value as Json;
 
-/// Whom to end.
+/// The instance to end.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

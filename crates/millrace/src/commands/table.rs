@@ -177,7 +177,7 @@ fn load(table: &str, file: &Path, remote: &Remote) -> Result<(), Failure> {
 
 fn dump(table: &str, remote: &Remote) -> Result<(), Failure> {
     let mut client = remote.connect()?;
-    // All of it comes before anything is printed: who reads our output may take long, the instance does not wait.
+    // All of it comes before anything is printed: the reader of our output may take long, the instance does not wait.
     let mut entries: Vec<Entry> = Vec::new();
     let request = Request::TableDump { table: table.into() };
     let _: Json = client.ask_all(&request, |entry| entries.push(entry)).map_err(failed)?;

@@ -38,7 +38,7 @@ impl PortWatch {
         self.compare(|_| true);
     }
 
-    /// Logs what `is_news`, and nobody has heard yet.
+    /// Logs what `is_news`, and was not logged yet.
     pub fn compare(&mut self, is_news: impl Fn(&str) -> bool) {
         let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
         for (name, error) in &errors {

@@ -43,7 +43,7 @@ impl Sequence<'_, '_> {
                 self.run(Unit::Alu, words);
                 self.command(Memory::Scratch, Command::Hash, (4 * words).next_multiple_of(8), true);
                 self.run(Unit::Alu, 2);
-                // The bucket: who is next in it, the key, and the entry.
+                // The bucket: the next in it, the key, and the entry.
                 self.table_read(memory, 4 * words + 4, entry.map(|entry| (entry, 4 * words + 4)));
                 self.run(Unit::Alu, words + 1);
                 self.run(Unit::Branch, 1);

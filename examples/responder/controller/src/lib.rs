@@ -1,6 +1,6 @@
 //! Answers ARP requests and pings, on the slow path: a small controller that uses all that a controller has.
 //!
-//! Its program is `examples/responder`. It receives requests, notes in a table who sent them, injects the answers, and
+//! Its program is `examples/responder`. It receives requests, notes their senders in a table, injects the answers, and
 //! decides by a function which addresses are answered.
 #![forbid(unsafe_code)]
 
@@ -88,7 +88,7 @@ impl Controller for Responder {
             let Ok(mac) = <[u8; 6]>::try_from(&request[6..12]) else { continue };
             let port = packet.metadata(rx_port);
             if hosts.get(&mac).is_none() {
-                // The program counts the requests; where the table is full nobody does.
+                // The program counts the requests; where the table is full it does not.
                 let _ = hosts.set(&mac, &Host { address, port: port as u8, requests: 1 });
             }
             // Where too many are under way the host asks again.
@@ -101,7 +101,7 @@ fn is_private(address: u32) -> bool {
     Ipv4Addr::from(address).is_private()
 }
 
-/// Who asks, and the answer (RFC 826), where the address asked for is one of ours.
+/// The sender, and the answer (RFC 826), where the address asked for is one of ours.
 fn arp_answer(request: &[u8], mac_of: impl Fn(Ipv4Addr) -> Option<[u8; 6]>) -> Option<(Ipv4Addr, Vec<u8>)> {
     let packet: &[u8; ETHER + 28] = request.first_chunk()?;
     let address = |at: usize| Some(Ipv4Addr::from(*packet[at..].first_chunk::<4>()?));
@@ -111,14 +111,14 @@ fn arp_answer(request: &[u8], mac_of: impl Fn(Ipv4Addr) -> Option<[u8; 6]>) -> O
     answer[..6].copy_from_slice(&packet[6..12]);
     answer[6..12].copy_from_slice(&mac);
     answer[ETHER + 7] = 2;
-    // Who answers, then who asked.
+    // The one that answers, then the one that asked.
     answer[ETHER + 8..ETHER + 14].copy_from_slice(&mac);
     answer[ETHER + 14..ETHER + 18].copy_from_slice(&target.octets());
     answer[ETHER + 18..ETHER + 28].copy_from_slice(&packet[ETHER + 8..ETHER + 18]);
     Some((sender, answer))
 }
 
-/// Who asks, and the echo (RFC 792) of a request whose IPv4 header has no options.
+/// The sender, and the echo (RFC 792) of a request whose IPv4 header has no options.
 fn echo_answer(request: &[u8]) -> Option<(Ipv4Addr, Vec<u8>)> {
     let header: &[u8; ETHER + IPV4 + 8] = request.first_chunk()?;
     if header[ETHER + IPV4] != ECHO_REQUEST {

@@ -42,7 +42,7 @@ pub fn rules(count: u32) -> Vec<Rule> {
             0..4 => Rule { permit: true, from: None, to: net(inside(number), 32), port },
             4..6 => Rule { permit: false, from: net(outside(number), 20 + number % 13), to: None, port: None },
             6..9 => Rule { permit, from: net(outside(number), 24), to: net(inside(number), 32 - number % 5), port },
-            // What concerns everybody is at the end.
+            // What concerns all is at the end.
             _ if number > count / 2 => Rule { permit, from: None, to: None, port },
             _ => Rule { permit, from: None, to: net(inside(number), 28), port: None },
         }

@@ -160,7 +160,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, for those who ask. `current` has the connections that there are, by service.
+    /// Everything, for queries. `current` has the connections that there are, by service.
     pub fn families(&self, cluster: &Cluster, current: &IndexMap<String, u64>, now: u64) -> Vec<Family> {
         let mut families = self.of_services(current);
         families.extend(self.of_servers(cluster, now));

@@ -53,7 +53,7 @@ pub struct ServerState {
     pub configured: bool,
     /// Connections to it that clients have.
     pub active: u32,
-    /// Those that nobody has: made ahead, or left for the next request.
+    /// Those without a client: made ahead, or left for the next request.
     pub idle: usize,
     /// Connections that there were.
     pub connections: u64,

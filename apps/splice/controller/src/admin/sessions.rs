@@ -10,7 +10,7 @@ use crate::settings::address::{mapped, text_of};
 use crate::splicer::Splicer;
 use crate::tables::flow_entry::{FlowEntry, Mode, are_over};
 
-/// Sessions that are listed at once at most; who wants more asks again for those behind the last one.
+/// Sessions that are listed at once at most; for more, ask again for those behind the last one.
 pub const MOST: usize = 1000;
 
 /// A client's connection. Times are in milliseconds.

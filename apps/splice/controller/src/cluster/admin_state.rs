@@ -1,5 +1,6 @@
-//! What operators say about servers. Who is drained or taken down stays so until they say otherwise: through reloads,
-//! and in the next process that goes on with the tables of this one (table `accept.advertised_scale` of the program).
+//! What operators say about servers. A server that is drained or taken down stays so until they say otherwise: through
+//! reloads, and in the next process that goes on with the tables of this one (table `accept.advertised_scale` of the
+//! program).
 
 /// What an operator has said about a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum AdminState {
 }
 
 impl AdminState {
-    /// All of them. Their places are their numbers in the table, where nobody has to say that a server is ready.
+    /// All of them. Their places are their numbers in the table, where no entry says that a server is ready.
     pub const ALL: [AdminState; 3] = [AdminState::Ready, AdminState::Drain, AdminState::Down];
 
     /// Its name.

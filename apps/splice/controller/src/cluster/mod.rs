@@ -23,7 +23,7 @@ use crate::settings::{Addressing, Balance, Interface, Pool, Reuse, Server, Setti
 
 /// A server with its state.
 #[derive(Debug)]
-pub struct Known {
+pub struct ServerState {
     /// What the configuration says.
     pub server: Server,
     /// Its pool and the interface that leads to it, as in the configuration that had it last.
@@ -73,13 +73,13 @@ pub struct Cluster {
     /// The configuration.
     pub settings: Arc<Settings>,
     /// Servers by number; those of earlier configurations stay.
-    pub servers: Vec<Known>,
+    pub servers: Vec<ServerState>,
     /// Servers of each pool, by number.
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
     /// Which of the own addresses and ports was used last towards a server: pools may share servers. The first is any,
-    /// since nobody knows which ones a process before has used.
+    /// since it is not known which ones a process before has used.
     last: HashMap<(Ipv6Addr, u16), usize>,
     /// Until when servers that were not found working yet are waited for, since the configuration came: no longer than
     /// clients may take for a request.
@@ -114,14 +114,14 @@ impl Cluster {
             let mut members = Vec::new();
             for server in &pool.servers {
                 let interface = &settings.interfaces[server.interface];
-                let same = |known: &Known| {
+                let same = |known: &ServerState| {
                     let flow_key = (known.server.address, known.server.port) == (server.address, server.port);
                     flow_key && known.pool.name == pool.name && !known.configured
                 };
                 let found = self.servers.iter().position(same);
                 let number = found.unwrap_or(self.servers.len());
                 if found.is_none() {
-                    self.servers.push(Known {
+                    self.servers.push(ServerState {
                         server: server.clone(),
                         pool: pool.clone(),
                         interface: interface.clone(),
@@ -141,7 +141,7 @@ impl Cluster {
                 }
                 let known = &mut self.servers[number];
                 if !before[number] {
-                    // As long as it was in no configuration nobody has looked whether it works.
+                    // As long as it was in no configuration its health was not checked.
                     (known.up, known.failed, known.contrary) = (false, 0, 0);
                     (known.since, known.why) = (now, "not checked yet".into());
                 }
@@ -177,16 +177,16 @@ impl Cluster {
         false
     }
 
-    /// Flow key of the segments that a server sends on a connection to come. `client` is who it is to see, by its own
-    /// port where that is free; otherwise it sees the own addresses. Ports are used by turns, so that the server has
-    /// forgotten the last connection by the time they come again. `free` says which are not in use.
+    /// Flow key of the segments that a server sends on a connection to come. `client` is the client that it is to see,
+    /// by its own port where that is free; otherwise it sees the own addresses. Ports are used by turns, so that the
+    /// server has forgotten the last connection by the time they come again. `free` says which are not in use.
     pub fn flow_key(
         &mut self,
         number: usize,
         client: Option<(Ipv6Addr, u16)>,
         mut free: impl FnMut(&FlowKey) -> bool,
     ) -> Option<FlowKey> {
-        let Known { server, interface, .. } = &self.servers[number];
+        let ServerState { server, interface, .. } = &self.servers[number];
         let flow_key = |dst, dst_port| FlowKey { src: server.address, dst, src_port: server.port, dst_port };
         if let Some(own) = client.map(|(address, port)| flow_key(address, port)).filter(&mut free) {
             return Some(own);
@@ -222,12 +222,13 @@ impl Cluster {
 
     /// The server that sends segments with such a flow key.
     pub fn find(&self, flow_key: &FlowKey) -> Option<usize> {
-        let is =
-            |own: &Known| own.configured && (own.server.address, own.server.port) == (flow_key.src, flow_key.src_port);
+        let is = |own: &ServerState| {
+            own.configured && (own.server.address, own.server.port) == (flow_key.src, flow_key.src_port)
+        };
         self.servers.iter().position(is)
     }
 
-    /// Whether nobody can say yet whether a pool has a server that works and that this client can have.
+    /// Whether it is not known yet whether a pool has a server that works and that this client can have.
     pub fn is_undecided(&self, pool: usize, client: Ipv6Addr, now: u64) -> bool {
         let fits = |own: &usize| self.has_version_of(*own, client) && self.servers[*own].server.weight > 0;
         let members = || self.members[pool].iter().copied().filter(fits);
@@ -250,8 +251,8 @@ impl Cluster {
         v4(self.servers[number].server.address) == v4(client)
     }
 
-    /// Who a server sees instead of an own address, if that is so. Clients of its own network it would answer directly:
-    /// there it sees an own address, too.
+    /// The client that a server sees instead of an own address, if that is so. Clients of its own network it would
+    /// answer directly: there it sees an own address, too.
     pub fn seen(&self, number: usize, client: &FlowKey) -> Option<(Ipv6Addr, u16)> {
         let known = &self.servers[number];
         let transparent = known.pool.addressing == Addressing::Transparent;
@@ -330,7 +331,7 @@ impl Cluster {
         }
     }
 
-    /// Smooth weighted round robin: all get their weight as credit, who has most pays for all.
+    /// Smooth weighted round robin: all get their weight as credit, the one with most pays for all.
     fn in_turn(&mut self, able: &[usize]) -> Option<usize> {
         let total: i64 = able.iter().map(|own| i64::from(self.servers[*own].server.weight)).sum();
         for own in able {
@@ -357,14 +358,14 @@ impl Cluster {
     pub fn offer(&self, number: u16, service: usize, endpoint: Ipv6Addr) -> Offer {
         let v4 = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
         let routes = &self.settings.services[service].routes;
-        let own = |known: &&Known| {
+        let own = |known: &&ServerState| {
             known.configured
                 && routes.iter().any(|route| Arc::ptr_eq(&self.settings.pools[route.pool], &known.pool))
                 && v4(known.server.address) == v4(endpoint)
         };
         let learned: Vec<TcpOptions> = self.servers.iter().filter(own).filter_map(|known| known.learned).collect();
         let known = !learned.is_empty();
-        // What nobody has told is what everybody must know (RFC 9293 section 3.7.1, RFC 8200 section 8.3).
+        // What was not told is what every host must know (RFC 9293 section 3.7.1, RFC 8200 section 8.3).
         let least = if v4(endpoint) { 536 } else { 1220 };
         Offer {
             number,

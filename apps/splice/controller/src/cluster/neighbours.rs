@@ -1,9 +1,10 @@
-//! Who has the addresses that servers are reached by: asked for by ARP (RFC 826) and neighbour discovery (RFC 4861).
+//! Stations that have the addresses that servers are reached by: asked for by ARP (RFC 826) and neighbour discovery
+//! (RFC 4861).
 //!
-//! Whoever is on a link can send answers, so only those are believed that were asked for, by the port that the address
-//! belongs to, soon after the question. Who has answered once is asked directly from then on, so that others need not
-//! hear of it, and as long as it answers nobody else can have its address. What is said unasked is a reason to ask
-//! again.
+//! Every host on a link can send answers, so only those are believed that were asked for, by the port that the address
+//! belongs to, soon after the question. A station that has answered once is asked directly from then on, so that others
+//! need not hear of it, and as long as it answers no other one can have its address. What is said unasked is a reason
+//! to ask again.
 
 use std::net::Ipv6Addr;
 
@@ -27,7 +28,7 @@ struct Neighbour {
     requester: Requester,
     /// Its Ethernet address.
     mac: Option<[u8; 6]>,
-    /// When it was asked last, who, and whether an answer is awaited still.
+    /// When it was asked last, which station, and whether an answer is awaited still.
     asked: u64,
     /// See `asked`; none: all on the link.
     directly: bool,
@@ -44,7 +45,7 @@ struct Neighbour {
 pub enum Heard {
     /// It is believed.
     Believed,
-    /// Nobody has asked, or not lately.
+    /// It was not asked for, or not lately.
     Unasked,
     /// It came by another port than the address belongs to.
     OtherPort,
@@ -70,23 +71,23 @@ impl Heard {
     }
 }
 
-/// From question to question, as long as nobody has answered, and otherwise, in nanoseconds.
+/// From question to question, as long as there is no answer, and otherwise, in nanoseconds.
 const UNANSWERED: u64 = 500_000_000;
 const KNOWN: u64 = 30_000_000_000;
 /// How long an answer may take, in nanoseconds (RFC 4861 section 10, RETRANS_TIMER).
 const PATIENCE: u64 = 1_000_000_000;
-/// Times that who is known is asked directly before all are (RFC 4861 section 10, MAX_UNICAST_SOLICIT), and in all
+/// Times that a known station is asked directly before all are (RFC 4861 section 10, MAX_UNICAST_SOLICIT), and in all
 /// before it is left alone for a while: checks say whether it works.
 const DIRECTLY: u32 = 3;
 const MOST_TRIES: u32 = 6;
 
 impl Neighbours {
-    /// Has them asked at once whom nobody has asked yet.
+    /// Asks at once for those that were not asked for yet.
     pub fn reconsider(&mut self) {
         self.due = 0;
     }
 
-    /// When somebody is to be asked.
+    /// When the next question is due.
     pub fn due(&self) -> u64 {
         self.due
     }
@@ -98,14 +99,14 @@ impl Neighbours {
 
     /// What was heard.
     pub fn family(&self) -> Family {
-        let about = "answers to who has a server's address, by what became of them";
+        let about = "answers to questions for a server's address, by what became of them";
         let mut family = Family::new(Kind::Counter, "neighbour_answers", about);
         let heard = Heard::ALL.into_iter().zip(self.heard);
         heard.for_each(|(heard, count)| family.add(&[("answer", heard.name())], count));
         family
     }
 
-    /// Those are asked from now on, and nobody else.
+    /// Those are asked from now on, and no others.
     pub fn want(&mut self, wanted: IndexMap<(u8, Ipv6Addr), Requester>, now: u64) {
         self.known.retain(|key, own| wanted.get(key) == Some(&own.requester));
         for (key, requester) in wanted {
@@ -135,13 +136,13 @@ impl Neighbours {
         let other = answer.mac.is_some_and(|mac| own.mac.is_some_and(|known| known != mac));
         if !asked || (other && (own.directly || !answer.overrides)) {
             if other {
-                // Perhaps another station has the address now: who is asked next says so.
+                // Perhaps another station has the address now: the answer to the next question says so.
                 own.due = own.due.min(own.asked + UNANSWERED);
                 self.due = self.due.min(own.due);
             }
             return if asked { Heard::OtherStation } else { Heard::Unasked };
         }
-        // Who is asked directly need not say what is known (RFC 4861 section 7.2.4).
+        // A station that is asked directly need not say what is known (RFC 4861 section 7.2.4).
         own.mac = answer.mac.or(own.mac);
         if own.mac.is_none() {
             return Heard::Malformed;
@@ -192,7 +193,7 @@ mod tests {
         neighbours
     }
 
-    /// An ARP reply that says who has the address.
+    /// An ARP reply that says which station has the address.
     fn reply(mac: [u8; 6]) -> Vec<u8> {
         let head = [&OWN[..], &mac, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &mac, &[10, 0, 2, 11], &OWN, &[10, 0, 2, 254]];
         head.concat()
@@ -202,7 +203,7 @@ mod tests {
         neighbours.known[&(PORT, address())].mac
     }
 
-    /// Who is asked for the address of IPv4: a station, or all.
+    /// The receiver of a question for an IPv4 address: a station, or all.
     fn asked(neighbours: &mut Neighbours, now: u64) -> Vec<[u8; 6]> {
         let questions = neighbours.ask(now).into_iter().filter(|(_, frame)| frame[12..14] == [8, 6]);
         questions.map(|(_, frame)| *frame.first_chunk().unwrap()).collect()
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(own.hear(PORT, &reply(OWN), 1), Heard::Malformed);
         let mut elsewhere = reply(B);
         elsewhere[31] = 12;
-        assert_eq!(own.hear(PORT, &elsewhere, 1), Heard::Unasked, "an address that nobody wants");
+        assert_eq!(own.hear(PORT, &elsewhere, 1), Heard::Unasked, "an address that is not wanted");
         assert_eq!(own.hear(PORT, &reply(B), PATIENCE + 1), Heard::Unasked, "late");
         assert_eq!(mac(&own), None);
         assert_eq!(own.hear(PORT, &reply(A), 2), Heard::Believed);

@@ -86,7 +86,7 @@ pub struct Client {
     pub requests: Stream,
     /// How far Millrace itself has acknowledged what the client sent.
     pub acknowledged: u32,
-    /// The sequence number of what the client gets next from somebody new.
+    /// The sequence number of what the client gets next from another server.
     pub next: u32,
     /// What the client has acknowledged.
     pub acked: u32,

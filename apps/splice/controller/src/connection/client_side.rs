@@ -27,7 +27,7 @@ impl State {
         cl.note_clock(segment, self.upstream_mut(), cx.now);
         match self {
             State::Killing(own) => own.on_client(segment, cl, cx),
-            // It asks whether it is known (RFC 5961 section 4.2). Who has the bytes says how many.
+            // It asks whether it is known (RFC 5961 section 4.2). The side that has the bytes says how many.
             State::Joined(_) if segment.has(SYN) => {
                 cx.push(Effect::Relay);
                 self

@@ -90,7 +90,7 @@ impl Joined {
     fn on_late(mut self, cl: &mut Client, cx: &mut Context) -> State {
         let late = cx.now >= self.deadline;
         if late && let Some(entry) = cx.entry(&cl.key) {
-            // As long as the request is still on its way, nobody is late.
+            // As long as the request is still on its way, no answer is late.
             let last = u64::from(entry.seen) * 1_000_000_000 + cx.timeouts().response;
             if last > cx.now {
                 self.deadline = last;

@@ -93,8 +93,8 @@ impl Upstream {
     pub fn release(mut self, flags: u8, seq: u32, serves: bool, cl: &mut Client, cx: &mut Context) {
         let peer = self.conn.peer;
         if flags != 0 {
-            // Nobody answers in the client's name any more, so that the server must not wait for it; and its port may
-            // be needed.
+            // Segments are no longer answered in the client's name, so that the server must not wait for it; and its
+            // port may be needed.
             self.send(if peer.is_nat { flags } else { RST }, seq, &[], cl, cx);
         }
         self.detach(serves, cl, cx);

@@ -156,7 +156,7 @@ impl Joined {
             u.send_kept(cl, cx);
         }
         if segment.space() == 0 && u.is_silent() {
-            // It echoes what somebody else has said, and acknowledges nothing of this client's.
+            // It echoes what another sender has said, and acknowledges nothing of this client's.
             return State::Joined(self);
         }
         if !had && !u.conn.responses.is_endless() {
@@ -169,7 +169,7 @@ impl Joined {
     /// Passes a segment of the server on to the client, as far as it is for it.
     fn pass_on(mut self, segment: &Segment, end: u32, cl: &mut Client, cx: &mut Context) -> State {
         let u = &mut *self.upstream;
-        // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the
+        // What comes behind the response was not asked for; a FIN there is the server's own matter as long as the
         // client may go on.
         let beyond = u.conn.responses.is_done() && before(u.conn.responses.limit(), end);
         // What comes again of the response before is none of this one.

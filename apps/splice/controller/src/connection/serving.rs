@@ -178,7 +178,7 @@ impl Joined {
             return ControlFlow::Continue(self);
         }
         if !whole {
-            // What is not kept the client has still, for nobody has acknowledged it: it is read again when it comes
+            // What is not kept the client has still, for it was not acknowledged: it is read again when it comes
             // again.
             let Some(rest) = u.kept.rest.take() else { return ControlFlow::Continue(self) };
             (cl.requests, cl.done) = (*rest, u.kept.fin);

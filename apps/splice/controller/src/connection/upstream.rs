@@ -54,7 +54,7 @@ pub struct Peer {
     pub is_nat: bool,
 }
 
-/// What an established connection to a server has, whoever uses it.
+/// What an established connection to a server has, whichever client uses it.
 #[derive(Clone, Debug)]
 pub struct ServerConn {
     /// The server.

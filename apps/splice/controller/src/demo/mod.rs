@@ -186,7 +186,7 @@ impl Demo<'_> {
         webs[0] = Some(web(0)?);
         self.wait_until_up(3)?;
         self.watch()?;
-        say!("\n5. a flood of SYNs from addresses that nobody has; they leave nothing behind");
+        say!("\n5. a flood of SYNs from addresses that no host has; they leave nothing behind");
         let stop = AtomicBool::new(false);
         let wire = RawPort::open(self.clients, "eth0").map_err(Failure::refused)?;
         let (sent, watched) = thread::scope(|scope| {

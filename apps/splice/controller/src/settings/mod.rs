@@ -15,8 +15,8 @@ pub const MOST_IDLE: usize = 256;
 pub struct Settings {
     /// Ports with addresses of their own.
     pub interfaces: Vec<Arc<Interface>>,
-    /// Groups of servers. Who has one of these, or an interface, has it still when another configuration has it no
-    /// more.
+    /// Groups of servers. A server of one of these, or of an interface, has it still when another configuration has it
+    /// no more.
     pub pools: Vec<Arc<Pool>>,
     /// Virtual addresses.
     pub services: Vec<Service>,
@@ -63,7 +63,7 @@ pub enum WhenFull {
     OldestIdle,
 }
 
-/// Who servers see.
+/// The client that servers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
     /// An own address.
@@ -75,7 +75,7 @@ pub enum Addressing {
 /// Whose requests may come to a server on a connection that others have used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Nobody's.
+    /// No client's.
     Never,
     /// Those that can be sent once more, when the server closes at that moment.
     Safe,
@@ -120,11 +120,11 @@ pub struct Pool {
     pub servers: Vec<Server>,
     /// How it is found out whether they work.
     pub check: Check,
-    /// Who they see.
+    /// The client that they see.
     pub addressing: Addressing,
     /// Whose requests may follow others' on a connection.
     pub reuse: Reuse,
-    /// Connections to each server that are made before somebody asks.
+    /// Connections to each server that are made before a client asks.
     pub preconnect: usize,
 }
 
@@ -141,7 +141,7 @@ pub struct Server {
     pub weight: u32,
     /// The interface that leads to it, by index.
     pub interface: usize,
-    /// Who gets the frames: itself, or a router.
+    /// The receiver of the frames: itself, or a router.
     pub next_hop: Ipv6Addr,
     /// The addresses that it sees, by turns; at least one.
     pub sources: Vec<Ipv6Addr>,

@@ -54,7 +54,7 @@ impl<P: DataPath> Splicer<P> {
         // Where the next hop is not known yet, it is tried again soon.
         if tracked.mac.is_none() {
             if !tracked.up {
-                self.cluster.servers[server].why = "nobody answers for its address on the link".into();
+                self.cluster.servers[server].why = "no station answers for its address on the link".into();
             }
             self.checks[server].due = now + check.interval.min(200_000_000);
             return;

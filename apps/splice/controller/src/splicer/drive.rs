@@ -81,7 +81,7 @@ impl<P: DataPath> Splicer<P> {
         noted
     }
 
-    /// Reads what is known of a connection. What is due stays due: whoever asks often must not put it off.
+    /// Reads what is known of a connection. What is due stays due: frequent queries must not put it off.
     pub(crate) fn read<T>(&mut self, id: u64, work: impl FnOnce(&mut Connection, &mut Context) -> T) -> Option<T> {
         let connection = self.connections.get_mut(&id)?;
         let now = self.path.now();

@@ -154,7 +154,7 @@ impl<P: DataPath> Splicer<P> {
     /// As of [`Splicer::configure`].
     pub fn go_on(&mut self, path: P, settings: Arc<Settings>) -> Result<(), String> {
         self.path = path;
-        // Where the program's table of flow entries is not the one that they were in, nobody can go on.
+        // Where the program's table of flow entries is not the one that they were in, no connection can go on.
         for id in self.ids() {
             let key = self.connections.get(&id).map(|own| own.client.key);
             if key.is_some_and(|key| self.path.entry(&key).is_none()) {

@@ -11,7 +11,7 @@ use crate::cluster::neighbours::Heard;
 use crate::data_path::DataPath;
 
 impl<P: DataPath> Splicer<P> {
-    /// When somebody is to be asked.
+    /// When the next question is due.
     pub(super) fn next_question(&self) -> u64 {
         self.neighbours.due()
     }
@@ -43,7 +43,7 @@ impl<P: DataPath> Splicer<P> {
         }
     }
 
-    /// Servers are reached by who is known to have their addresses.
+    /// Servers are reached by the stations that are known to have their addresses.
     fn announce_servers(&mut self) {
         for known in self.cluster.servers.iter_mut().filter(|known| known.configured) {
             let mac = self.neighbours.mac(known.interface.port, known.server.next_hop);

@@ -13,7 +13,7 @@ use crate::data_path::{DataPath, SCALE};
 
 /// From look to look, in nanoseconds.
 const LOOK: u64 = 200_000_000;
-/// Bytes that servers are told to have room for before anybody asks: no more than clients have.
+/// Bytes that servers are told to have room for before a client asks: no more than clients have.
 const WINDOW: u32 = 16384;
 /// Connections to one server that are made ahead at a time, so that no flood of SYNs comes to it.
 const AT_ONCE: usize = 8;
@@ -152,7 +152,7 @@ impl<P: DataPath> Splicer<P> {
             }
             let expected = conn.responses.bytes.next();
             if segment.seq == expected && !segment.payload.is_empty() {
-                // Nobody has asked it anything.
+                // It has got no request.
                 return self.end_idle(server, &segment.flow_key, RST);
             }
             if segment.seq == expected && segment.has(FIN) {

@@ -102,7 +102,7 @@ impl<P: DataPath> Splicer<P> {
             Some(Owner::Connection(id)) => _ = self.handle(id, Event::Server(&segment), frame),
             Some(Owner::Check(server)) => self.on_check(server, &segment),
             Some(Owner::Idle(server)) => self.on_idle(server, &segment),
-            // Nobody knows it any more.
+            // It is not known any more.
             None => {
                 let held = self.path.entry(&segment.flow_key).is_some_and(|entry| entry.mode == Mode::Held);
                 if held {

@@ -3,7 +3,7 @@
 //!
 //! | of the connection | after that |
 //! |---|---|
-//! | bodies pass, nobody asks | it goes on as if nothing had happened; the next request is routed |
+//! | bodies pass, no request is under way | it goes on as if nothing had happened; the next request is routed |
 //! | a request is on its way, and the client keeps it | it comes again, and is served |
 //! | a response's head, or line of a chunk, has come in part or behind a gap | it passes through to its end as passthrough |
 //! | the server has more of a request than has come to this process | the same |

@@ -169,7 +169,7 @@ pub trait Tables {
 pub struct FlowTable<T> {
     tables: T,
     next_hops: NextHops,
-    /// How many more next hops are refused before all flow entries are looked at for those that nobody has.
+    /// How many more next hops are refused before all flow entries are looked at for those that no entry has.
     patience: u32,
 }
 
@@ -370,7 +370,7 @@ mod tests {
             assert!(flows.update(&own, &FlowEntry { limit: read.limit + 1, ..read }));
             assert_eq!(flows.get(&own).unwrap().ended, kept);
         }
-        // Who makes a flow entry anew means it.
+        // A flow entry that is made anew is meant.
         assert!(flows.set(&own, &open));
         assert_eq!(flows.get(&own), Some(open));
     }

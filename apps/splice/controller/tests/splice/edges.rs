@@ -1,14 +1,19 @@
 //! Edge cases: empty lines between requests, datagrams in fragments, strangers on the link, connections that operators
 //! end, and the numbers that Millrace's own connections begin at.
 
+use std::net::Ipv4Addr;
+
 use wire::isn::initial;
-use wire::segment::{RST, Segment};
+use wire::segment::{RST, Segment, TcpOptions};
 
+use super::metrics::{metric, total};
+use super::plan::{Exchange, Hosts};
+use super::run::{run, settle};
 use super::setup::Setup;
-use super::*;
+use super::world::World;
 
-/// An empty line behind a request, as old browsers send it behind a POST, is nobody's: it is acknowledged, the server
-/// does not get it, and the next request goes out as it would without.
+/// An empty line behind a request, as old browsers send it behind a POST, belongs to no request: it is acknowledged,
+/// the server does not get it, and the next request goes out as it would without.
 #[test]
 fn an_empty_line_in_front_of_a_request_is_passed_over() {
     let plain =
@@ -146,7 +151,7 @@ fn what_comes_behind_a_request_that_is_sent_once_more_is_routed() {
     }
 }
 
-/// Who has an address of a server is not for everybody to say: unasked, by another port, of another station.
+/// Not every host may say which station has an address of a server: unasked, by another port, of another station.
 #[test]
 fn strangers_set_no_ethernet_address_of_a_server() {
     let hosts = Hosts::alike(TcpOptions { mss: Some(1460), ..TcpOptions::default() }, [1, 9]);
@@ -155,7 +160,8 @@ fn strangers_set_no_ethernet_address_of_a_server() {
     let before = known(&world);
     assert!(before.iter().any(Option::is_some));
     let told = total(&mut world, "neighbour_answers");
-    // 10.0.2.11 is at 02:66:66:66:66:66, says a client, and somebody among the servers: to the own address on the port.
+    // 10.0.2.11 is at 02:66:66:66:66:66, says a client, and a station among the servers: to the own address on the
+    // port.
     for (path, own) in [(0, [10, 0, 1, 80]), (1, [10, 0, 2, 254])] {
         let mac = [2, 0, 0, 0, path as u8 + 1, 0xfe];
         let stranger = [2, 0x66, 0x66, 0x66, 0x66, 0x66];
@@ -169,7 +175,7 @@ fn strangers_set_no_ethernet_address_of_a_server() {
         metric(&mut world, "neighbour_answers", "unasked") + metric(&mut world, "neighbour_answers", "other_port"),
         2
     );
-    // All goes on, and who is asked next is who was known.
+    // All goes on, and the next question goes to the known station.
     (0..40).for_each(|_| {
         world.settle();
         world.wait(1_000_000_000);
@@ -201,7 +207,7 @@ fn a_killed_connection_stays_killed_through_a_restart() {
     assert_eq!((world.splicer.len(), world.client.was_reset), (0, true));
 }
 
-/// Checks, connections that are made ahead, and those in a client's name begin at numbers that nobody can guess and
+/// Checks, connections that are made ahead, and those in a client's name begin at numbers that can't be guessed and
 /// that grow with time (RFC 6528).
 #[test]
 fn own_connections_begin_at_numbers_of_their_ends() {

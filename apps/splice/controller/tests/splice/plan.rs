@@ -102,13 +102,13 @@ pub struct Hosts {
     pub settings: &'static str,
     /// Whether the servers close behind each response, without having said so.
     pub curt: bool,
-    /// Bytes that the client has room for, and how many it reads at a time; all at once, where nobody says otherwise.
+    /// Bytes that the client has room for, and how many it reads at a time; all at once, where nothing says otherwise.
     pub room: (u32, Option<usize>),
 }
 
 impl Hosts {
-    /// Both ends with the same options, one request at a time, links as usual, settings as they are. Who begins with
-    /// which number.
+    /// Both ends with the same options, one request at a time, links as usual, settings as they are. The numbers are the
+    /// first sequence numbers of client and server.
     pub fn alike(options: TcpOptions, [client_first, server_first]: [u32; 2]) -> Hosts {
         let routers = Routers { mtu: [1500; 2], quote: 8 };
         Hosts {

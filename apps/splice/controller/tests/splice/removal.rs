@@ -1,4 +1,4 @@
-//! Configurations that take away what another one had, in any order, at any moment: nobody loses anything by that.
+//! Configurations that take away what another one had, in any order, at any moment: no client loses anything by that.
 
 use std::net::Ipv4Addr;
 
@@ -7,9 +7,9 @@ use splice::data_path::DataPath;
 use wire::segment::TcpOptions;
 
 use super::plan::{Exchange, Hosts};
+use super::run::{exchange, exchanges, hosts, options, run, run_with};
 use super::setup::{Setup, setup};
 use super::world::World;
-use super::{exchange, exchanges, hosts, options, run, run_with};
 
 /// A change: after so many steps, and whether another program takes over with it.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ proptest! {
         let mut world = World::new(hosts.clone(), Vec::new());
         let mut service = None;
         for (number, Round { options, exchanges, choices, changes }) in rounds.into_iter().enumerate() {
-            // Who comes anew finds the address.
+            // A new client finds the address.
             if let Some(last) = changes.last().filter(|_| number > 0) {
                 apply(&mut world, &Setup { has_address: true, ..last.setup.clone() }, false);
                 service = Some(last.setup.service);
@@ -197,7 +197,7 @@ fn a_server_that_comes_back_is_checked_again() {
     assert!(!up(&world));
 }
 
-/// Addresses that are removed stay as long as somebody uses them.
+/// Addresses that are removed stay as long as a connection uses them.
 #[test]
 fn addresses_in_use_outlast_their_removal() {
     let all = pools(&[("images", &[12, 111]), ("web", &[11])], "images", "web");

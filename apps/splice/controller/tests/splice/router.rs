@@ -41,8 +41,8 @@ pub fn believable(frame: &[u8]) -> IcmpError {
     let inner = &icmp[8..];
     assert_eq!((checksum(ip), checksum(icmp)), (0, 0), "the error's own checksums");
     assert_eq!(checksum(&inner[..20]), 0, "the quoted header's checksum");
-    assert_eq!(&ip[16..20], &inner[12..16], "it is for who has sent what it is about");
-    assert_eq!(&ip[12..16], &inner[16..20], "it comes from nobody else than is known");
+    assert_eq!(&ip[16..20], &inner[12..16], "it is for the sender of what it is about");
+    assert_eq!(&ip[12..16], &inner[16..20], "it comes from no other than is known");
     let length = usize::from(u16::from_be_bytes([inner[2], inner[3]]));
     if inner.len() == length {
         // All of the segment is there, so its checksum must be right.

@@ -74,7 +74,7 @@ impl Setup {
         text + "[controllers.splice.timeouts]\nconnect = \"60s\"\n"
     }
 
-    /// Who may serve what.
+    /// The servers that may serve each route.
     pub fn serving(&self) -> [Vec<Ipv4Addr>; 2] {
         [self.web, self.images.unwrap_or(self.web)].map(|at| self.pools[at].1.iter().map(|own| server(*own)).collect())
     }

@@ -44,7 +44,7 @@ pub struct Tcp {
     mss: usize,
     /// Selective acknowledgements that came.
     pub sacked: usize,
-    /// Bytes that it has room for, and how many of those that came have been read; all at once, where nobody says
+    /// Bytes that it has room for, and how many of those that came have been read; all at once, where nothing says
     /// otherwise.
     pub buffer: u32,
     pub read: Option<usize>,
@@ -74,7 +74,7 @@ pub struct Tcp {
 pub struct Listener {
     /// So many find no room in its queue: they are thrown away without a word.
     pub full: usize,
-    /// It keeps nothing of who has sent a SYN (RFC 4987 section 3.6). The negotiated options are in the number of its
+    /// It keeps nothing of the sender of a SYN (RFC 4987 section 3.6). The negotiated options are in the number of its
     /// answer and in its clock, so that it is read out of whatever comes back; the first byte's number is told by the
     /// first segment.
     pub cookies: bool,
@@ -188,7 +188,7 @@ impl Tcp {
         self.segment(0, self.next, payload, now - u64::from(age) * 1_000_000)
     }
 
-    /// Who knows no connection says so (RFC 9293 section 3.10.7.1).
+    /// A host that knows no connection says so (RFC 9293 section 3.10.7.1).
     fn reset(&self, segment: &Segment) -> Vec<u8> {
         Segment {
             dst_mac: self.macs.1,
@@ -314,7 +314,7 @@ impl Tcp {
     pub fn receive(&mut self, segment: &Segment, now: u64) -> Vec<Vec<u8>> {
         assert_eq!(segment.flow_key.reversed(), self.flow_key);
         if segment.has(RST) {
-            // Who has nothing to lose does not mind.
+            // Without anything to lose that is no harm.
             if self.closing && self.peer_closed && self.una == self.end().wrapping_add(1) {
                 self.forgotten |= Some(segment.seq) == self.expected;
                 return Vec::new();
@@ -386,7 +386,7 @@ impl Tcp {
             }
         } else if self.times {
             let Some((value, echo)) = segment.options.times else {
-                // The answer to a SYN of before, from who knows nothing of clocks (RFC 7323 section 3.2 has it
+                // The answer to a SYN of before, from a host that knows nothing of clocks (RFC 7323 section 3.2 has it
                 // dropped).
                 assert!(segment.flags == ACK && segment.payload.is_empty(), "timestamps were agreed on");
                 return Vec::new();
@@ -407,7 +407,7 @@ impl Tcp {
                 self.latest = value;
             }
         } else {
-            assert!(segment.options.times.is_none(), "timestamps that nobody has agreed on");
+            assert!(segment.options.times.is_none(), "timestamps that were not negotiated");
         }
         if ends_handshake && segment.ack == self.first.wrapping_add(1) && self.listener.full > 0 {
             self.listener.full -= 1;

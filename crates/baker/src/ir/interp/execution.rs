@@ -1,4 +1,4 @@
-//! What a packet executed, operation by operation: noted while the interpreter runs, for whoever models a processor.
+//! What a packet executed, operation by operation: noted while the interpreter runs, for models of processors.
 
 use super::super::{Body, ChannelId, Inst, Op, PpfId, Program, TimerId, Touches, Value};
 

@@ -139,7 +139,7 @@ impl Machine {
     /// A program with empty tables and zero counters.
     ///
     /// # Panics
-    /// Where [`verify`] refuses the program: a fault of whoever made it, not of its source.
+    /// Where [`verify`] refuses the program: a fault of the compiler, not of its source.
     pub fn new(program: impl Into<Arc<Program>>) -> Machine {
         let program = program.into();
         if let Err(errors) = verify(&program) {

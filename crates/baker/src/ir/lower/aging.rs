@@ -1,7 +1,7 @@
 //! Tables whose entries age: a look-up finds an entry only within its idle time, and brings its time up to date.
 //!
 //! The time is the last field of the value (see [`crate::ir::Table::idle`]). So ageing is made of ordinary operations,
-//! and all engines agree on it; the control plane removes the entries that nobody asks for any more.
+//! and all engines agree on it; the control plane removes the entries that are not asked for any more.
 
 use super::Lowering;
 use crate::ir::{BinOp, CmpOp, Op, TableId, Ty, Value};

@@ -63,21 +63,21 @@ impl<'p> Lowering<'p> {
     /// A pseudo header changed: the checksum behind it follows, or the one that comes to be known next.
     fn pseudo_changes(&mut self, scope: usize, change: Value) {
         let apart = self.b.get(self.layers[scope].apart);
-        let mut nobody = self.not(apart);
+        let mut uncounted = self.not(apart);
         for layer in self.known(self.layers[scope].root) {
             if self.under(layer) != Some(scope) {
                 continue;
             }
             let behind = self.counts(layer);
             let not_behind = self.not(behind);
-            nobody = self.both(nobody, not_behind);
+            uncounted = self.both(uncounted, not_behind);
             if self.takes_pseudo(layer) {
                 let change = self.where_true(behind, change);
                 let base = self.base_of(layer);
                 self.count(layer, base, change, 1);
             }
         }
-        let change = self.where_true(nobody, change);
+        let change = self.where_true(uncounted, change);
         if self.b.as_constant(change) != Some(0) {
             self.counted.insert(Sum::Carried(scope));
             self.add_to(self.layers[scope].carried, change);
@@ -337,7 +337,7 @@ impl<'p> Lowering<'p> {
             Some(_) => self.apply_at(layer),
             None => self.where_(there, |this| this.apply_at(layer)),
         }
-        // Where it is not there, nobody asks.
+        // Where it is not there, it is not asked for.
         self.take(delta);
         true
     }

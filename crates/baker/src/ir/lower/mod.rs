@@ -62,7 +62,7 @@ pub fn lower(program: &hir::Program) -> Program {
         let hir::Timer { table, period, slice, span, .. } = *timer;
         lowered.timers.push(Timer { name: timer.name.clone(), table, period, slice, body, span: Some(span) });
     }
-    // A function that nobody calls asks for nothing. The language's own table is the last one.
+    // A function that is not called asks for nothing. The language's own table is the last one.
     if lowered.port_mtus().is_some_and(|id| !looks_up(&lowered, id)) {
         lowered.tables.pop();
     }

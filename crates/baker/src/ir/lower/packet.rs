@@ -160,7 +160,7 @@ impl<'p> Lowering<'p> {
         self.packet_of(index)
     }
 
-    /// A packet for whoever consumes it.
+    /// A packet for the operation that consumes it.
     pub(super) fn consume(&mut self, expr: &'p Expr) -> Value {
         self.new_packet(expr).packet
     }

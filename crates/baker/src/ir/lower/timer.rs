@@ -9,11 +9,11 @@
 //!                                    br v2, b1(), b2()      b1: return; b2: the statements
 //! ```
 //!
-//! So an entry that was removed since its key was read is passed over, and whoever runs timers handles keys alone. The
+//! So an entry that was removed since its key was read is passed over, and the data plane handles keys alone. The
 //! look-up is not one by a packet: entries that age do not stay for it, and those that are too old are passed over.
 //!
-//! A timer at deadlines then takes the entry's deadline (`take_deadline`), and goes on where that has come. So whoever
-//! runs it may name a key twice or too early.
+//! A timer at deadlines then takes the entry's deadline (`take_deadline`), and goes on where that has come. So the
+//! data plane may name a key twice or too early.
 
 use super::{Frame, Lowering, Slot};
 use crate::check::hir::{LocalId, Timer};

@@ -21,7 +21,7 @@ use super::lexer::{self, Token};
 use crate::diag::{Diagnostic, SHOWN};
 use crate::source::{FileId, Span};
 
-/// How deep blocks and expressions may nest. Bounds the stack of the parser and of whoever walks the tree.
+/// How deep blocks and expressions may nest. Bounds the stack of the parser and of what walks the tree.
 pub const MAX_DEPTH: u32 = 256;
 
 /// How many errors of one file are reported.

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 pub(super) enum Region {
     /// The machine's own.
     Own(Vec<u8>),
-    /// Somebody else's.
+    /// Another owner's.
     Borrowed(Borrowed),
 }
 
@@ -18,14 +18,14 @@ pub struct Borrowed {
     len: usize,
 }
 
-// SAFETY: plain memory; who touches it when is what [`Borrowed::new`] asks its caller.
+// SAFETY: plain memory; when it is touched is what [`Borrowed::new`] asks its caller.
 unsafe impl Send for Borrowed {}
 
 impl Borrowed {
     /// Of so many bytes.
     ///
     /// # Safety
-    /// The memory is there as long as a machine has it, and nobody else reads or writes it while the machine runs a
+    /// The memory is there as long as a machine has it, and nothing else reads or writes it while the machine runs a
     /// packet.
     pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Borrowed { start, len }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::ReplayError;
+use super::error::ReplayError;
 use crate::ports::{CaptureInput, Captured};
 
 /// Says on which port a packet of a capture file comes in; `None`: on none, for a port has sent it. The error: it can't

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `inputs` | several files as one sequence |
 //! | `outputs` | one file of all that leaves, and one for each port |
+//! | `error` | why a replay failed |
 
+mod error;
 mod inputs;
 mod outputs;
 
@@ -15,41 +17,19 @@ use baker::ir::{CounterSlots, Program, Target, storage_size};
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output, read_field};
 
 use crate::counters::CounterBlock;
-use crate::engine::{EngineError, EngineKind, TableAccess, engine};
+use crate::engine::{EngineKind, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext, hold_frames, queue_frames};
+use crate::packets::{FrameConfig, FramePool, Received, RxBatch, WorkerContext, hold_frames, queue_frames};
 use crate::ports::PortError;
 use crate::workers::SimulatedTimers;
 
+pub use error::ReplayError;
 pub use inputs::{Entries, ReplayInput};
 pub use outputs::ReplayOutputs;
 
 use inputs::{Arrival, Inputs};
 use outputs::{End, Outputs};
-
-/// Why a replay failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// A capture file.
-    #[error(transparent)]
-    File(#[from] PortError),
-    /// The engine.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The frames.
-    #[error(transparent)]
-    Frames(#[from] FrameError),
-    /// No memory.
-    #[error("the system refused memory for a worker: {0}")]
-    Memory(#[from] std::io::Error),
-    /// On which port a packet comes in can't be said.
-    #[error("{0}")]
-    Entry(String),
-    /// Filling the tables failed.
-    #[error("{0}")]
-    Tables(String),
-}
 
 /// What a replay did.
 #[derive(Clone, Debug, PartialEq, Eq)]

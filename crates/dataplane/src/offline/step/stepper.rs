@@ -21,7 +21,7 @@ const LONGEST_PACKET: u32 = 1600;
 const POISONED: usize = 256;
 /// Local frames that are filled with [`POISON`] before each batch.
 const POISONED_LOCAL: u32 = 4;
-/// What a fresh frame and its metadata hold, so that code which reads what nobody wrote gives itself away.
+/// What a fresh frame and its metadata hold, so that code which reads what was not written gives itself away.
 const POISON: u8 = 0xa5;
 
 /// The least possible frame size with room for the longest packet.
@@ -216,7 +216,7 @@ impl Stepper {
     fn take_outputs(&mut self, outputs: &mut Vec<StepOutput>) {
         outputs.extend(self.context.outputs().iter().map(|output| self.output(output)));
         self.context.free_outputs();
-        // Nobody waits for the next packet.
+        // There is no wait for the next packet.
         self.context.offline();
     }
 
@@ -227,7 +227,7 @@ impl Stepper {
             channel => End::Controller(ChannelId(channel - END_CHANNEL)),
         };
         let size = self.program.metadata_size as usize;
-        // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nobody writes it now.
+        // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nothing writes it now.
         let (bytes, metadata) = unsafe {
             let metadata = std::slice::from_raw_parts(self.pool.metadata(output.frame), size);
             (self.pool.bytes(output.frame).to_vec(), metadata)

@@ -2,7 +2,7 @@
 //! the same for both directions (PACKET_FANOUT_HASH, packet(7)).
 //!
 //! A socket can join only when it is bound, and would get every packet until then; and while some have joined, they get
-//! the flows of those who have not. So each is kept shut until all are there, also where an interface was made again
+//! the flows of those that have not. So each is kept shut until all are there, also where an interface was made again
 //! and the workers notice it one after the other: a socket keeps to the interface on which it joined (packet_do_bind in
 //! net/packet/af_packet.c), so that all of them are new then.
 
@@ -25,7 +25,7 @@ struct Group {
     index: i32,
     /// The kernel's number for it, once there is one.
     number: Option<i32>,
-    /// Who has joined, with the sockets that are shut.
+    /// Those that have joined, with the sockets that are shut.
     joined: Vec<(usize, OwnedFd)>,
     open: bool,
 }

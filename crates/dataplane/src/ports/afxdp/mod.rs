@@ -72,7 +72,7 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// Opens an interface for a number of workers, in place of somebody else's XDP program if it `replaces`. Also gives
+    /// Opens an interface for a number of workers, in place of another owner's XDP program if it `replaces`. Also gives
     /// a line about how it works.
     pub fn open(
         lock: &Arc<InterfaceLock>,

@@ -32,11 +32,11 @@ pub struct Port {
     workers: usize,
     umem: Arc<Umem>,
     take: Take,
-    /// Takes the place of somebody else's program.
+    /// Takes the place of another owner's program.
     replaces: bool,
     /// To ask for the interface with.
     ask: OwnedFd,
-    /// Used by who holds `state`.
+    /// Used by the holder of `state`.
     netlink: Netlink,
     count: Option<Arc<Count>>,
     state: Mutex<State>,
@@ -241,7 +241,7 @@ impl Port {
         Ok(())
     }
 
-    /// Who counts the packets where workers do not see them all.
+    /// What counts the packets where workers do not see them all.
     pub fn count(&self) -> Option<&Arc<Count>> {
         self.count.as_ref()
     }

@@ -104,7 +104,7 @@ impl<T: Copy> Producer<T> {
     pub fn replace(&mut self, mut with: impl FnMut(T) -> T) {
         for back in (1..=self.unread()).rev() {
             let entry = self.ring.entry(self.next.wrapping_sub(back));
-            // SAFETY: an entry that was written, and nobody reads meanwhile, by the caller's promise.
+            // SAFETY: an entry that was written, and is not read meanwhile, by the caller's promise.
             unsafe { entry.write(with(entry.read())) };
         }
     }

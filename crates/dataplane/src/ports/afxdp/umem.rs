@@ -197,8 +197,8 @@ impl Umem {
         if matches!(from, From::Own { .. }) {
             let len = self.pool.count() as usize * self.pool.frame_size() as usize;
             let headroom = self.pool.headroom().saturating_sub(KERNEL_HEADROOM);
-            // SAFETY: the pool keeps the region mapped, and whoever has the socket keeps the pool. The kernel is given
-            // frames that nobody else has.
+            // SAFETY: the pool keeps the region mapped, and the owner of the socket keeps the pool. The kernel is given
+            // frames that have no other owner.
             unsafe { sys::register(&fd, self.pool.region(), len, self.chunk, headroom) }
                 .map_err(|error| (Step::Memory, error))?;
         }
@@ -230,7 +230,7 @@ impl Umem {
         Ok((Bound { fd: Arc::new(fd), ..lead.clone() }, tx))
     }
 
-    /// A socket is about to be closed: nobody may share with it any more.
+    /// A socket is about to be closed: it is not shared any more.
     pub fn forget(&self, fd: &Arc<OwnedFd>) {
         self.lock().retain(|other| !Arc::ptr_eq(&other.fd, fd));
     }
@@ -262,7 +262,7 @@ impl Holds for Lent {
 }
 
 /// The frames that the kernel has through the sockets of one queue. They are the pool's again when the last of these is
-/// closed, as far as nobody else holds them.
+/// closed, as far as they have no other holder.
 ///
 /// Each descriptor at the kernel holds its frame once, so a frame that several packets share may have many.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ impl KernelFrames {
         pool.hold(frame, parts - 1);
     }
 
-    /// One descriptor of a frame comes back. Whether nobody else holds the frame, so that it is the caller's.
+    /// One descriptor of a frame comes back. Whether the frame has no other holder, so that it is the caller's.
     pub fn back(&self, frame: u32) -> bool {
         let (pool, count) = (self.umem.pool(), &self.parts.0[frame as usize]);
         if pool.is_shared(frame) {

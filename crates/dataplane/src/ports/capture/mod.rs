@@ -1,7 +1,7 @@
 //! Capture files, pcap or pcapng by what they hold and not by their names, packet by packet.
 //!
 //! What is damaged, or was not captured whole, is passed over and told (see [`Skipped`]), and the packets behind it are
-//! read: the last record of a file is often incomplete, because who wrote it was killed. `pcap-file`, by which such
+//! read: the last record of a file is often incomplete, because its writer was killed. `pcap-file`, by which such
 //! files are written, stops at the first fault.
 //!
 //! | file | idea |

@@ -23,7 +23,7 @@ const INTERFACE: u32 = 1;
 const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
-/// Those that other files have, too: names, statistics, journal entries, secrets, and what is somebody's own.
+/// Those that other files have, too: names, statistics, journal entries, secrets, and private ones.
 const OTHERS: [u32; 6] = [4, 5, 9, 10, 0xbad, 0x4000_0bad];
 
 /// Options of an interface.

@@ -135,7 +135,7 @@ fn pcapng_of_several_sections() {
         interface(LITTLE, 1, 96, &[option(LITTLE, 2, b"switch:p2\0"), option(LITTLE, 9, &[9])]),
         enhanced(LITTLE, 1, 1_700_000_000_123_456_789, &one, 61, 2),
         enhanced(LITTLE, 0, 1_700_000_000_123_456, &two, 60, 1),
-        // Statistics, and a block that nobody knows.
+        // Statistics, and an unknown block.
         block(LITTLE, 5, &[0; 12]),
         block(LITTLE, 0x8000_0001, b"what is this"),
         // The other order of bytes, with interfaces of its own: 2^-10 s, an hour later; no name.
@@ -224,7 +224,7 @@ fn a_damaged_record_costs_one_packet_or_two() {
             for number in [0, 1, 2, 5, 6, 7] {
                 assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {skipped:?}");
             }
-            assert_eq!(packets.len(), 6 + right(3) + right(4), "byte {at} = {value:#x}: a packet that nobody sent");
+            assert_eq!(packets.len(), 6 + right(3) + right(4), "byte {at} = {value:#x}: a packet that was not sent");
             assert_eq!(skipped.is_none(), right(3) + right(4) == 2, "byte {at} = {value:#x}: {skipped:?}");
         }
     }
@@ -277,7 +277,7 @@ fn damaged_blocks() {
             for number in [0, 1, 2, 4, 5, 6, 7] {
                 assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {skipped:?}");
             }
-            // Its bytes and its time may be anything, and a type that nobody knows is passed over.
+            // Its bytes and its time may be anything, and an unknown type is passed over.
             let is_anything = (0..4).contains(&at) || (12..20).contains(&at) || (28..88).contains(&at);
             assert!(is_anything || (right(3) == 1) == skipped.is_none(), "byte {at} = {value:#x}: {skipped:?}");
         }

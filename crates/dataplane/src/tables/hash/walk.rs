@@ -13,8 +13,8 @@ const READ_AT_ONCE: usize = 64;
 impl Hash {
     /// Appends the keys that lie in slots from `*from` on, at most as many as `most`, and goes over no more than
     /// [`SCANNED`] slots. Whether it came to the end. A key stays in its slot for as long as it is in the table, so
-    /// whoever goes on until the end finds each key that was there all the time exactly once. To be called by a worker,
-    /// between whose quiescent states no entry is reused.
+    /// a walk that goes on until the end finds each key that was there all the time exactly once. To be called by a
+    /// worker, between whose quiescent states no entry is reused.
     pub fn keys_from(&self, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
         let (slots, mut found) = (self.bucket_count * SLOTS as u32, 0);
         let end = slots.min(from.saturating_add(SCANNED));

@@ -14,7 +14,7 @@ use crate::tables::shared::store_shared;
 use crate::tables::slots::{Locked, PATIENCE};
 use crate::tables::staging::large;
 
-/// Buckets that are looked through under one lock for entries that nobody uses.
+/// Buckets that are looked through under one lock for entries that are not used.
 const BUCKETS_AT_ONCE: usize = 256;
 /// Bytes of buckets, or of entries, that make staging worth it: measured, see docs/benchmarks.md.
 const FAR: usize = 4 << 20;
@@ -49,9 +49,9 @@ impl Hash {
         self.exchange(key, value).is_some()
     }
 
-    /// As [`Hash::set`], with what was there: the old value as it was when nobody could find it any more, so that what
-    /// others changed of it before is in it. Who has found it earlier may still change it. None where the table is
-    /// full.
+    /// As [`Hash::set`], with what was there: the old value as it was when it could not be found any more, so that what
+    /// others changed of it before is in it. A thread that has found it earlier may still change it. None where the
+    /// table is full.
     pub fn exchange(&self, key: &[u64], value: &[u8]) -> Option<Option<Bytes>> {
         let mut writer = self.lock_patiently();
         let place = self.place(key);
@@ -66,7 +66,7 @@ impl Hash {
             return Some(Some(before));
         }
         let new = writer.take(&self.epochs)?;
-        // SAFETY: nobody can reach the new entry yet.
+        // SAFETY: the new entry can't be reached yet.
         unsafe { self.fill(new, key, value) };
         self.bucket(bucket).entries[slot].store(new + 1, Ordering::Release);
         // Either we see what a packet has written, or it finds the new entry when it looks again.
@@ -88,7 +88,7 @@ impl Hash {
             return false;
         };
         let Some(entry) = writer.take(&self.epochs) else { return false };
-        // SAFETY: nobody can reach the entry yet.
+        // SAFETY: the entry can't be reached yet.
         unsafe { self.fill(entry, key, value) };
         if place.first != place.second && std::ptr::eq(bucket, second) {
             first.spilled.fetch_add(1, Ordering::Release);
@@ -100,7 +100,7 @@ impl Hash {
     }
 
     /// # Safety
-    /// The entry is one of the table's, and nobody can reach it.
+    /// The entry is one of the table's, and can't be reached.
     unsafe fn fill(&self, entry: u32, key: &[u64], value: &[u8]) {
         self.clear_deadline(entry);
         // SAFETY: the table's entries have room for a key and a value.
@@ -162,7 +162,7 @@ impl Hash {
     /// The lock for the control plane: where many removed entries wait for a worker that the system holds up, it waits
     /// too, so that they do not use up what the workers need to learn. Not with the lock in its hands.
     fn lock_patiently(&self) -> Locked<'_> {
-        // Mostly nobody waits, and then the clock is not asked.
+        // Mostly no thread waits, and then the clock is not asked.
         let mut since = None;
         loop {
             let mut writer = self.lock();
@@ -179,7 +179,7 @@ impl Hash {
         self.note_size(live);
     }
 
-    /// Frees the places of removed entries that nobody can hold any more, for whoever cannot do it.
+    /// Frees the places of removed entries that no reader can hold any more, for code that cannot do it.
     pub fn reclaim(&self) {
         self.lock().reclaim(&self.epochs);
     }

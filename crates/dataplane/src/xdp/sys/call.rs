@@ -24,7 +24,7 @@ pub(super) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Re
 }
 
 /// # Safety
-/// The number is a descriptor that nobody owns yet.
+/// The number is a descriptor without an owner yet.
 pub(super) unsafe fn owned(fd: i32) -> OwnedFd {
     // SAFETY: by the caller's promise.
     unsafe { OwnedFd::from_raw_fd(fd) }

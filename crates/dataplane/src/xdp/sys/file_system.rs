@@ -65,7 +65,7 @@ pub fn enter_mounts(namespace: &File) -> io::Result<()> {
     }
 }
 
-/// Unmounts a file system, as soon as nobody uses it.
+/// Unmounts a file system, as soon as it is not used.
 pub fn unmount(path: &CStr) -> io::Result<()> {
     // SAFETY: the path is a string.
     let result = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };

@@ -65,7 +65,7 @@ pub fn link_info(link: &OwnedFd) -> io::Result<LinkInfo> {
     Ok(found)
 }
 
-/// Takes the program with a number off an interface, if a link of anybody's holds it there; whether one did.
+/// Takes the program with a number off an interface, if a link of any process holds it there; whether one did.
 pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
     let mut id = 0;
     loop {

@@ -87,7 +87,7 @@ fn names_belong_to_states() {
     assert_eq!([&one, &other].map(|pins| pins.name(&named(&map, "")).unwrap()), [1, 1]);
     assert_eq!(scratch.names("root"), ["a_b", "a_b-2"]);
     assert_eq!(scratch.names("root/a_b-2"), ["1", "state"]);
-    // While one has it nobody else does, whatever the state: such as of another root directory with the same path.
+    // While one has it no other does, whatever the state: such as of another root directory with the same path.
     let third = scratch.open("one", "a.b");
     assert_eq!(scratch.names("root"), ["a_b", "a_b-2", "a_b-3"]);
     drop(third);
@@ -97,14 +97,15 @@ fn names_belong_to_states() {
     let again = scratch.open("other", "c");
     assert_eq!((scratch.names("root"), again.programs().unwrap()), (vec!["a_b".into(), "a_b-2".into()], vec![1]));
     again.clear().unwrap();
-    // A directory that nobody owns, since its process died just then, is as good as none.
+    // A directory without an owner, since its process died just then, is as good as none.
     fs::create_dir(scratch.0.join("root/d")).unwrap();
     let left = scratch.open("other", "d");
     assert_eq!(scratch.names("root"), ["a_b", "d"]);
     drop(left);
     assert_eq!(scratch.names("root"), ["a_b"]);
     assert!(left_by(u32::MAX).is_none());
-    // Who takes over nothing takes what is there out of the kernel, but from nobody who lives, and nothing of others.
+    // An instance that takes over nothing takes what is there out of the kernel, but nothing of one that lives or of
+    // others.
     let root = scratch.0.join("root");
     let alive = scratch.open("one", "b");
     forget_in(&root, &scratch.0.join("one")).unwrap();

@@ -71,7 +71,7 @@ pub fn through(network: &L3Switch, instance: &Instance, length: Duration, cpus: 
 
 /// Sends for this long: how many packets, in how much time.
 fn run(network: &L3Switch, length: Duration, cpus: usize) -> Result<(u64, Duration), Failure> {
-    // Sockets that nobody reads: the kernel drops what they get, and sends no ICMP errors back.
+    // Sockets that are not read: the kernel drops what they get, and sends no ICMP errors back.
     let sinks: Result<Vec<_>, _> =
         network.hosts[1..].iter().map(|host| host.ns.enter(|| UdpSocket::bind("0.0.0.0:9"))).collect();
     let sinks: Result<Vec<_>, _> = sinks.map_err(Failure::refused)?.into_iter().collect();

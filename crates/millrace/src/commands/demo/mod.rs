@@ -187,13 +187,15 @@ fn ping(network: &L3Switch) -> Result<(), Failure> {
     ];
     for (from, address, to, how) in pairs {
         let host = network.host(from);
+        // Until five are answered: otherwise `ping` waits 0.2 s for the last answer, which a busy machine may not keep.
         let output =
-            host.ns.command("ping").args(["-c", "5", "-i", "0.2", "-W", "1", address]).limit(Duration::from_secs(15));
+            host.ns.command("ping").args(["-c", "5", "-i", "0.2", "-w", "10", address]).limit(Duration::from_secs(15));
         let text = output.run().map_err(Failure::refused)?.text();
         // iputils: "5 packets transmitted, 5 received, …" and "rtt min/avg/max/mdev = 0.031/0.052/0.101/0.02 ms".
-        let received = text.split(" received").next().and_then(|s| s.rsplit(' ').next()).unwrap_or("0");
+        let number = |behind: &str| text.split(behind).next().and_then(|s| s.rsplit(['\n', ' ']).next()).unwrap_or("0");
+        let (sent, received) = (number(" packets transmitted"), number(" received"));
         let average = text.split("= ").nth(1).and_then(|s| s.split('/').nth(1)).unwrap_or("-");
-        say!("  {} → {to:<9} {received}/5 answered, {average} ms on average; {how}", host.name);
+        say!("  {} → {to:<9} {received}/{sent} answered, {average} ms on average; {how}", host.name);
         if received != "5" {
             return Err(Failure::refused(format!("{} did not get all answers from {address}\n{text}", host.name)));
         }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `network` | hosts, devices, links, captures |
 //! | `program` | what runs in the hosts, and its output |
-//! | `registry` | how other terminals find the lab, and who cleans up behind it |
+//! | `registry` | how other terminals find the lab, and what cleans up behind it |
 //! | `exec` | a command in one of its hosts |
 //! | `serve` | a small web server |
 //! | `reporter` | what is printed, for people or as JSON |

@@ -1,4 +1,4 @@
-//! How other terminals find a lab, and who cleans up behind it.
+//! How other terminals find a lab, and what cleans up behind it.
 //!
 //! A lab writes a file `NAME.lab` where instances have their sockets: its process and the paths of its hosts'
 //! namespaces. It holds the file's lock, which the kernel gives back when the process ends, however it ends. A second
@@ -72,7 +72,7 @@ impl Registration {
                 }
                 Err(TryLockError::Error(error)) => return Err(system(error)),
             }
-            // The cleaner of a lab that ended just now may have removed this very file: then it keeps nobody out.
+            // The cleaner of a lab that ended just now may have removed this very file: then it keeps no lab out.
             if is_file(&file, &path) {
                 return Ok(Registration { path, file });
             }
@@ -123,7 +123,7 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.file = None;
         drop(self.cleaner.stdin.take());
-        // A drop has nobody to tell.
+        // A drop can't report errors.
         let _ = self.cleaner.wait();
     }
 }
@@ -148,7 +148,7 @@ pub fn keep() -> Result<(), Failure> {
             .any(|()| locked(&open))
         && is_file(&open, &file)
     {
-        // Whoever else removes it does no harm.
+        // Another process that removes it does no harm.
         let _ = fs::remove_file(&file);
     }
     Ok(())

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::network::{Counted, Network};
 
-/// For whom it is printed.
+/// The reader that it is printed for.
 #[derive(Clone)]
 pub struct Reporter {
     /// For programs.

@@ -1,4 +1,4 @@
-//! What came of cases as JUnit XML: a suite for each way, a test for each case.
+//! What came of cases as JUnit XML: a suite for each variant, a test for each case.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use super::report::Report;
 /// The whole file.
 pub fn xml(report: &Report) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
-    for (index, way) in report.ways().enumerate() {
+    for (index, variant) in report.variants().enumerate() {
         let of_way = || report.each().map(|(case, outcomes)| (case, &outcomes[index]));
         let failures = of_way().filter(|(_, outcome)| outcome.failure.is_some()).count();
         let time: f64 = of_way().map(|(_, outcome)| outcome.time.as_secs_f64()).sum();
-        let (name, tests) = (escaped(way), report.cases.len());
+        let (name, tests) = (escaped(variant), report.cases.len());
         let _ = writeln!(
             out,
             "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"0\" time=\"{time:.6}\">"

@@ -180,7 +180,7 @@ fn files_of(args: &Args, source: &Source) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// The ways that were asked for, and why the kernel is none of them where it should be.
+/// The variants that were asked for, and why the kernel is none of them where it should be.
 fn suite(args: &Args, program: &std::sync::Arc<Program>) -> Result<(Suite, Option<NotRun>), Failure> {
     let wanted = |engine| args.engine.is_empty() || args.engine.contains(&engine);
     let refused = |error: StepError| Failure::refused(error);

@@ -20,13 +20,13 @@ pub struct Report<'r> {
     pub name: &'r str,
     /// Name of the program.
     pub program: &'r str,
-    /// The ways.
+    /// The variants.
     pub suite: &'r Suite,
     /// Why the kernel is none of them, where it should be.
     pub not_run: Option<NotRun>,
     /// The cases.
     pub cases: Vec<Case>,
-    /// What came of each case, in each way.
+    /// What came of each case, in each variant.
     pub outcomes: Vec<Vec<Outcome>>,
 }
 
@@ -36,14 +36,14 @@ impl Report<'_> {
         self.cases.iter().zip(self.outcomes.iter().map(Vec::as_slice))
     }
 
-    /// How many cases failed in any way.
+    /// How many cases failed in any variant.
     pub fn failed(&self) -> usize {
         self.outcomes.iter().filter(|outcomes| has_failed(outcomes)).count()
     }
 
-    /// Names of the ways.
-    pub fn ways(&self) -> impl Iterator<Item = &str> {
-        self.suite.ways().iter().map(|way| way.name.as_str())
+    /// Names of the variants.
+    pub fn variants(&self) -> impl Iterator<Item = &str> {
+        self.suite.variants().iter().map(|variant| variant.name.as_str())
     }
 
     /// What is to be said of the kernel where it ran nothing.
@@ -56,22 +56,22 @@ impl Report<'_> {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let ways: Vec<&str> = self.ways().collect();
-        let _ = writeln!(out, "{}: {}, run by: {}", self.name, count(self.cases.len()), ways.join("; "));
+        let variants: Vec<&str> = self.variants().collect();
+        let _ = writeln!(out, "{}: {}, run by: {}", self.name, count(self.cases.len()), variants.join("; "));
         let width = self.cases.iter().map(|case| case.name().chars().count()).max().unwrap_or(0);
         for (case, outcomes) in self.each() {
-            let failed: Vec<&str> = failed_ways(&ways, outcomes).collect();
+            let failed: Vec<&str> = failed_variants(&variants, outcomes).collect();
             let (name, about) = (case.name(), &case.description);
             let _ = match failed.len() {
                 0 => writeln!(out, "  ok      {name:width$}  {about}"),
-                all if all == ways.len() => writeln!(out, "  FAILED  {name:width$}  {about}"),
+                all if all == variants.len() => writeln!(out, "  FAILED  {name:width$}  {about}"),
                 _ => writeln!(out, "  FAILED  {name:width$}  {about} (by: {})", failed.join("; ")),
             };
         }
         for outcomes in &self.outcomes {
-            for (failure, failed) in distinct(&ways, outcomes) {
+            for (failure, failed) in distinct(&variants, outcomes) {
                 let _ = writeln!(out, "\nFAILED {}: {}", failure.place(), failure.description);
-                if failed.len() < ways.len() {
+                if failed.len() < variants.len() {
                     let _ = writeln!(out, "  by: {}", failed.join("; "));
                 }
                 for line in failure.problems.lines() {
@@ -97,9 +97,9 @@ impl Report<'_> {
 
     /// As JSON.
     pub fn json(&self) -> Value {
-        let run = |(way, outcome): (&str, &Outcome)| {
+        let run = |(variant, outcome): (&str, &Outcome)| {
             let mut run = json!({
-                "way": way, "passed": outcome.failure.is_none(), "seconds": outcome.time.as_secs_f64(),
+                "variant": variant, "passed": outcome.failure.is_none(), "seconds": outcome.time.as_secs_f64(),
             });
             if let Some(failure) = &outcome.failure {
                 run["line"] = json!(failure.line);
@@ -112,12 +112,12 @@ impl Report<'_> {
             json!({
                 "name": case.name(), "file": case.file, "description": case.description,
                 "passed": !has_failed(outcomes),
-                "runs": self.ways().zip(outcomes).map(run).collect::<Vec<_>>(),
+                "runs": self.variants().zip(outcomes).map(run).collect::<Vec<_>>(),
             })
         };
         let failed = self.failed();
         json!({
-            "program": self.name, "ways": self.ways().collect::<Vec<_>>(),
+            "program": self.name, "variants": self.variants().collect::<Vec<_>>(),
             "passed": self.cases.len() - failed, "failed": failed,
             "not_run": self.not_run_text().map(|why| json!({"engine": Suite::XDP, "why": why})),
             "cases": self.each().map(case).collect::<Vec<_>>(),
@@ -134,20 +134,20 @@ fn has_failed(outcomes: &[Outcome]) -> bool {
     outcomes.iter().any(|outcome| outcome.failure.is_some())
 }
 
-/// The ways in which a case failed.
-fn failed_ways<'w>(ways: &[&'w str], outcomes: &[Outcome]) -> impl Iterator<Item = &'w str> {
-    ways.iter().zip(outcomes).filter(|(_, outcome)| outcome.failure.is_some()).map(|(way, _)| *way)
+/// The variants in which a case failed.
+fn failed_variants<'w>(variants: &[&'w str], outcomes: &[Outcome]) -> impl Iterator<Item = &'w str> {
+    variants.iter().zip(outcomes).filter(|(_, outcome)| outcome.failure.is_some()).map(|(variant, _)| *variant)
 }
 
-/// Each failure of a case that is not as another one, with all the ways in which it happened.
-fn distinct<'o, 'w>(ways: &[&'w str], outcomes: &'o [Outcome]) -> Vec<(&'o CaseFailure, Vec<&'w str>)> {
+/// Each failure of a case that is not as another one, with all the variants in which it happened.
+fn distinct<'o, 'w>(variants: &[&'w str], outcomes: &'o [Outcome]) -> Vec<(&'o CaseFailure, Vec<&'w str>)> {
     let mut found: Vec<(&CaseFailure, Vec<&str>)> = Vec::new();
-    for (way, outcome) in ways.iter().zip(outcomes) {
+    for (variant, outcome) in variants.iter().zip(outcomes) {
         let Some(failure) = &outcome.failure else { continue };
         let same = |other: &CaseFailure| (other.line, &other.problems) == (failure.line, &failure.problems);
         match found.iter_mut().find(|(other, _)| same(other)) {
-            Some((_, ways)) => ways.push(way),
-            None => found.push((failure, vec![way])),
+            Some((_, variants)) => variants.push(variant),
+            None => found.push((failure, vec![variant])),
         }
     }
     found

@@ -24,7 +24,7 @@ impl Reader<'_, '_> {
         let reuse = self.one_of(table, path, "reuse", &names, Reuse::Safe);
         let preconnect = self.number(table, path, "preconnect", 0, MOST_IDLE as u64, 0) as usize;
         if preconnect > 0 && (addressing == Addressing::Transparent || reuse == Reuse::Never) {
-            let problem = "nobody could use such connections";
+            let problem = "no request could use such connections";
             let accepted = "`addressing = \"full_nat\"`, and `reuse` other than \"never\"";
             self.errors.add(value.span().start, &path.key("preconnect"), problem, accepted);
         }
