@@ -17,7 +17,10 @@ impl<W: World> Proxy<W> {
         if request.headers.get("accept").is_some() && !request.headers.list("accept").any(accepts) {
             return self.refuse(id, &request, 406);
         }
-        let upstream = self.upstream_for(&target);
+        let upstream = match self.upstream_for(&target) {
+            Ok(upstream) => upstream,
+            Err(status) => return self.refuse(id, &request, status),
+        };
         let Some(own) = self.upstreams.get_mut(&upstream) else { return };
         let Some(description) = own.description.clone() else {
             own.waiting.push((id, request));
@@ -37,14 +40,18 @@ impl<W: World> Proxy<W> {
         self.respond(id, response);
     }
 
-    /// The presentation at its origin that a client may get: one that is there, or a new one, which is asked for.
-    pub(super) fn upstream_for(&mut self, target: &Target) -> UpstreamId {
+    /// The presentation at its origin that a client may get: one that is there, or a new one, which is asked for; `Err`
+    /// with the status where there are too many.
+    pub(super) fn upstream_for(&mut self, target: &Target) -> Result<UpstreamId, u16> {
         if let Some(id) = self.joinable.get(&target.presentation).filter(|id| self.upstreams.contains_key(id)) {
-            return *id;
+            return Ok(*id);
+        }
+        if self.upstreams.len() >= self.settings.limits.sessions {
+            return Err(503);
         }
         let id = self.new_upstream(target);
         self.joinable.insert(target.presentation.clone(), id);
-        id
+        Ok(id)
     }
 
     pub(super) fn push_via(&self, response: &mut Response) {

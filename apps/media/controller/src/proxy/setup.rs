@@ -34,7 +34,10 @@ impl<W: World> Proxy<W> {
             Some(own) if own.base != target.base => return self.refuse(id, &request, 459),
             Some(own) if own.playing => return self.refuse(id, &request, 455),
             Some(own) => own.upstream,
-            None => self.upstream_for(&target),
+            None => match self.upstream_for(&target) {
+                Ok(upstream) => upstream,
+                Err(status) => return self.refuse(id, &request, status),
+            },
         };
         let Some(own) = self.upstreams.get_mut(&upstream) else { return self.refuse(id, &request, 454) };
         let Some(description) = own.description.clone() else { return own.waiting.push((id, request)) };

@@ -9,7 +9,7 @@ use dataplane::controller::Table;
 use nix::time::{ClockId, clock_gettime};
 
 use super::datagrams::Datagrams;
-use super::shared::Shared;
+use super::shared::WeakShared;
 use crate::proxy::world::World;
 use crate::settings::Settings;
 use crate::tables::Progress;
@@ -23,14 +23,14 @@ pub struct Live {
     /// Of the program that runs.
     pub(super) progress: Option<Table<u32, Progress>>,
     /// For tasks; there as soon as anything happens.
-    pub(super) shared: Option<Shared>,
+    pub(super) shared: WeakShared,
 }
 
 impl Live {
     /// One without ports.
     pub fn new(settings: Arc<Settings>) -> Result<Live, String> {
         let random = File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?;
-        Ok(Live { random, settings, datagrams: Datagrams::default(), progress: None, shared: None })
+        Ok(Live { random, settings, datagrams: Datagrams::default(), progress: None, shared: WeakShared::default() })
     }
 }
 
@@ -46,8 +46,8 @@ impl World for Live {
     }
 
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16> {
-        let shared = self.shared.as_ref()?;
-        self.datagrams.bind_pair(address, &self.settings.ports, shared)
+        let shared = self.shared.upgrade()?;
+        self.datagrams.bind_pair(address, &self.settings.ports, &shared)
     }
 
     fn release_pair(&mut self, address: IpAddr, port: u16) {
@@ -55,8 +55,8 @@ impl World for Live {
     }
 
     fn bind_media(&mut self, address: IpAddr) -> bool {
-        let Some(shared) = &self.shared else { return false };
-        self.datagrams.bind_media(address, self.settings.media_port, shared)
+        let Some(shared) = self.shared.upgrade() else { return false };
+        self.datagrams.bind_media(address, self.settings.media_port, &shared)
     }
 
     fn progress(&mut self, track: u32) -> Progress {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use control::application::Answer;
@@ -37,6 +37,23 @@ impl fmt::Debug for Shared {
     }
 }
 
+/// The same for the proxy's own world, which must not keep the proxy: its ports are free again when it is gone.
+#[derive(Clone, Default)]
+pub(super) struct WeakShared(Weak<Mutex<State>>);
+
+impl WeakShared {
+    /// The proxy, as long as it is there.
+    pub(super) fn upgrade(&self) -> Option<Shared> {
+        self.0.upgrade().map(Shared)
+    }
+}
+
+impl fmt::Debug for WeakShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakShared").finish_non_exhaustive()
+    }
+}
+
 struct State {
     proxy: Proxy<Live>,
     start: Instant,
@@ -61,7 +78,7 @@ impl Shared {
             next_hops: NextHops::default(),
             full: 0,
         })));
-        shared.lock().proxy.world.shared = Some(shared.clone());
+        shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
     }
 

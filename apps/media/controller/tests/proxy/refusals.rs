@@ -117,6 +117,11 @@ fn limits_are_kept() {
         let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
         assert_eq!(model.ask(client, "SETUP", URL, &[("Transport", &transport)]).status, status, "{port}");
     }
+    // No client has origins asked for more than that, whether or not it wants their streams.
+    for (film, status) in [("a", 200), ("b", 200), ("c", 503)] {
+        let url = format!("rtsp://proxy/10.0.2.11/{film}");
+        assert_eq!(model.ask(first, "DESCRIBE", &url, &[]).status, status, "{film}");
+    }
     // Without own ports left there is no stream.
     let mut model = Model::new(Options { tracks: 2, ..Options::default() });
     model.proxy.world.most_pairs = 1;
