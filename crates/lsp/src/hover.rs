@@ -168,14 +168,10 @@ impl Model {
 
     fn table_text(&self, symbol: &Symbol) -> String {
         let Some(table) = ast::Table::cast(symbol.node.clone()) else { return String::new() };
-        let kind = match table.kind() {
-            Some(ast::TableKind::Array) => DeclaredKind::Array,
-            Some(ast::TableKind::Hash) => DeclaredKind::Hash,
-            Some(ast::TableKind::Set) => DeclaredKind::Set,
-            Some(ast::TableKind::Lpm) => DeclaredKind::Lpm,
-            Some(ast::TableKind::Hold) => return DeclaredKind::Hold.row().text.into(),
-            None => return String::new(),
-        };
+        let Some(kind) = table.kind().and_then(|kind| DeclaredKind::named(kind.text())) else { return String::new() };
+        if kind == DeclaredKind::Hold {
+            return kind.row().text.into();
+        }
         let (text, last) = (kind.row().text, if kind == DeclaredKind::Set { "key" } else { "value" });
         let name = table.types().last().and_then(|ty| ty.name());
         let bytes = name.and_then(|name| self.stored_bytes(symbol.module.as_deref(), name.text()));

@@ -1,5 +1,6 @@
 //! What surrounds a place: its module, the variables that can be named there; and the types of expressions.
 
+use baker::ir::DeclaredKind;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxKind, SyntaxNode};
 use rowan::TextSize;
@@ -208,10 +209,11 @@ impl Model {
             return Type::Unknown;
         };
         let Some((symbol, table)) = self.table(symbol) else { return Type::Unknown };
-        if table.kind() == Some(ast::TableKind::Set) {
+        let kind = table.kind().and_then(|kind| DeclaredKind::named(kind.text()));
+        if kind == Some(DeclaredKind::Set) {
             return Type::Scalar;
         }
-        let is_array = table.kind() == Some(ast::TableKind::Array);
+        let is_array = kind == Some(DeclaredKind::Array);
         self.type_of(symbol.module.as_deref(), table.types().last().as_ref(), !is_array)
     }
 

@@ -10,7 +10,8 @@
 //! So wide values, in which the optimiser holds headers, cost what they cost a compiler that splits them into
 //! registers.
 
-use baker::ir::{BinOp, Body, CastOp, Op, Terminator, Ty, Value};
+use baker::ir::analysis::Definitions;
+use baker::ir::{BinOp, Block, Body, CastOp, Op, Terminator, Ty, Value};
 
 /// Words, the lowest in bit 0.
 pub type Words = u8;
@@ -70,21 +71,15 @@ impl Analysis {
     /// Looks through a body.
     pub fn new(body: &Body) -> Analysis {
         let count = body.values.len();
-        let mut found = Analysis {
-            demanded: vec![0; count],
-            nonzero: vec![0; count],
-            constants: vec![None; count],
-            uses: vec![0; count],
-        };
-        for inst in body.blocks.iter().flat_map(|block| &block.insts) {
-            if let (Op::Const(number), Some(result)) = (&inst.op, inst.result) {
-                found.constants[result.0 as usize] = Some(*number);
-            }
-        }
+        let definitions = Definitions::new(body);
+        let constants = (0..count as u32).map(|value| definitions.constant(Value(value))).collect();
+        let mut found = Analysis { demanded: vec![0; count], nonzero: vec![0; count], constants, uses: vec![0; count] };
         // Both only grow, by at most four words a value, so this ends.
         while found.grow_nonzero(body) {}
         while found.grow_demanded(body) {}
-        found.count_uses(body);
+        for value in body.blocks.iter().flat_map(Block::uses) {
+            found.uses[value.0 as usize] += 1;
+        }
         found
     }
 
@@ -118,7 +113,7 @@ impl Analysis {
                 grown |= grow(&mut self.nonzero[result.0 as usize], words);
             }
             for dest in block.term.dests() {
-                for (arg, param) in dest.args.iter().zip(&body.blocks[dest.block.0 as usize].params) {
+                for (param, arg) in body.passed(dest) {
                     let words = self.nonzero[arg.0 as usize];
                     grown |= grow(&mut self.nonzero[param.0 as usize], words);
                 }
@@ -160,7 +155,7 @@ impl Analysis {
                 grown |= grow(&mut self.demanded[condition.0 as usize], 1);
             }
             for dest in block.term.dests() {
-                for (arg, param) in dest.args.iter().zip(&body.blocks[dest.block.0 as usize].params) {
+                for (param, arg) in body.passed(dest) {
                     let words = self.demanded[param.0 as usize];
                     grown |= grow(&mut self.demanded[arg.0 as usize], words);
                 }
@@ -199,17 +194,6 @@ impl Analysis {
                 let effect = !matches!(op, Op::Cmp(..) | Op::Cast(..) | Op::IsNull(_));
                 let words = if effect { 0xf } else { wanted(0xf) };
                 op.operands().into_iter().map(|operand| (operand, words)).collect()
-            }
-        }
-    }
-
-    fn count_uses(&mut self, body: &Body) {
-        for block in &body.blocks {
-            let operands = block.insts.iter().flat_map(|inst| inst.op.operands());
-            let passed = block.term.dests().into_iter().flat_map(|dest| dest.args.clone()).collect::<Vec<_>>();
-            let condition = if let Terminator::Branch(condition, ..) = block.term { Some(condition) } else { None };
-            for value in operands.chain(passed).chain(condition) {
-                self.uses[value.0 as usize] += 1;
             }
         }
     }

@@ -46,9 +46,8 @@ fn leave(program: &Program, this: &Executed, next: Option<&Executed>, live: &mut
     let taken = |dest: &&Dest| next.is_some_and(|next| next.code == this.code && next.block == dest.block.0);
     let mut arguments = Vec::new();
     for dest in end.dests().into_iter().filter(taken) {
-        let params = &body.blocks[dest.block.0 as usize].params;
-        let passed = dest.args.iter().zip(params).filter(|(_, param)| live.contains(&(this.code, **param)));
-        arguments.extend(passed.map(|(arg, _)| *arg));
+        let passed = body.passed(dest).filter(|(param, _)| live.contains(&(this.code, *param)));
+        arguments.extend(passed.map(|(_, arg)| arg));
     }
     for dest in end.dests() {
         for param in &body.blocks[dest.block.0 as usize].params {

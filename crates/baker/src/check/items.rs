@@ -140,7 +140,8 @@ impl Checker<'_> {
 
     fn table(&mut self, file: FileId, module: ModuleId, item: &ast::Table) {
         let (Some(kind), Some(name)) = (item.kind(), item.name()) else { return };
-        if kind == ast::TableKind::Hold {
+        let Some(kind) = DeclaredKind::named(kind.text()) else { return };
+        if kind == DeclaredKind::Hold {
             return self.hold(file, module, item, &name);
         }
         let types: Vec<_> = item.types().collect();
@@ -151,7 +152,7 @@ impl Checker<'_> {
                     .label("`of` says how many packets a `hold` table has"),
             );
         }
-        let row = declared(kind).row();
+        let row = kind.row();
         let (kind, wanted, is_set) = (row.searched, row.types, row.declared == DeclaredKind::Set);
         if types.len() != wanted {
             self.error(
@@ -434,16 +435,5 @@ impl Checker<'_> {
         if let Some(channel) = channel {
             self.hir.channels[channel.0 as usize].target = Target::Ppf(ppf);
         }
-    }
-}
-
-/// The kind that a table's first word declares.
-fn declared(kind: ast::TableKind) -> DeclaredKind {
-    match kind {
-        ast::TableKind::Array => DeclaredKind::Array,
-        ast::TableKind::Hash => DeclaredKind::Hash,
-        ast::TableKind::Lpm => DeclaredKind::Lpm,
-        ast::TableKind::Set => DeclaredKind::Set,
-        ast::TableKind::Hold => DeclaredKind::Hold,
     }
 }

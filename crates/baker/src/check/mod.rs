@@ -3,7 +3,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `load` | which files belong to the program |
-//! | `names`, `hints` | what each name stands for, and what could be meant |
+//! | `names`, `declare`, `hints` | what each name stands for, and what could be meant |
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `calls`, `packet`, `loops` | bodies of PPFs and functions |
@@ -25,6 +25,7 @@ mod clashes;
 mod code;
 mod consts;
 mod critical;
+mod declare;
 mod expr;
 mod externs;
 mod flow;

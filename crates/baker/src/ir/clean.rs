@@ -1,20 +1,8 @@
 //! Tidies a body: removes unreachable blocks, block parameters that always carry one value, instructions whose results
 //! nothing uses and that have no effect, and values that are gone.
 
+use super::analysis::{Definitions, Passed};
 use super::inst::*;
-
-impl Block {
-    /// Visits the values that its instructions and its end use, to change them.
-    pub(crate) fn uses_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
-        for inst in &mut self.insts {
-            inst.op.operands_mut(&mut visit);
-        }
-        if let Terminator::Branch(condition, ..) = &mut self.term {
-            visit(condition);
-        }
-        self.term.dests_mut().into_iter().flat_map(|dest| &mut dest.args).for_each(visit);
-    }
-}
 
 /// Removes what has no effect. The meaning stays the same.
 pub fn tidy(body: &mut Body) {
@@ -59,25 +47,23 @@ fn remove_redundant_params(body: &mut Body) {
     }
     /// What the edges pass to a parameter.
     #[derive(Clone, Copy, PartialEq)]
-    enum Passed {
+    enum Arguments {
         Nothing,
         One(Value),
         Several,
     }
     loop {
-        let mut passed = vec![Passed::Nothing; body.values.len()];
-        for dest in body.blocks.iter().flat_map(|block| block.term.dests()) {
-            for (param, arg) in body.blocks[dest.block.0 as usize].params.iter().zip(&dest.args) {
-                let arg = find(&replaced, *arg);
-                let seen = &mut passed[param.0 as usize];
-                if arg != *param && *seen != Passed::One(arg) {
-                    *seen = if *seen == Passed::Nothing { Passed::One(arg) } else { Passed::Several };
-                }
+        let mut passed = vec![Arguments::Nothing; body.values.len()];
+        for (param, arg) in body.all_passed() {
+            let arg = find(&replaced, arg);
+            let seen = &mut passed[param.0 as usize];
+            if arg != param && *seen != Arguments::One(arg) {
+                *seen = if *seen == Arguments::Nothing { Arguments::One(arg) } else { Arguments::Several };
             }
         }
         let mut changed = false;
         for param in body.blocks.iter().skip(1).flat_map(|block| &block.params) {
-            if let Passed::One(value) = passed[param.0 as usize]
+            if let Arguments::One(value) = passed[param.0 as usize]
                 && replaced[param.0 as usize] == *param
             {
                 // The value may have been replaced by this very parameter in this round.
@@ -119,51 +105,27 @@ fn retain_params(body: &mut Body, keep: impl Fn(Value) -> bool) {
 
 /// Keeps what operations with an effect, branches and packets need, and what those values need in turn.
 fn remove_unused(body: &mut Body) {
-    /// What makes a value.
-    enum Source {
-        Inst(usize, usize),
-        Param(usize, usize),
-    }
-    let mut sources: Vec<Option<Source>> = body.values.iter().map(|_| None).collect();
-    let mut incoming: Vec<Vec<(usize, usize)>> = vec![Vec::new(); body.blocks.len()];
+    let (definitions, passed) = (Definitions::new(body), Passed::new(body));
     let mut needed = vec![false; body.values.len()];
     let mut work = Vec::new();
-    for (b, block) in body.blocks.iter().enumerate() {
-        for (i, param) in block.params.iter().enumerate() {
-            sources[param.0 as usize] = Some(Source::Param(b, i));
-            // A packet is consumed by being passed, so its parameter stays.
-            if matches!(body.ty(*param), Ty::Packet(_)) {
-                work.push(*param);
-            }
-        }
-        for (i, inst) in block.insts.iter().enumerate() {
-            if let Some(result) = inst.result {
-                sources[result.0 as usize] = Some(Source::Inst(b, i));
-            }
-            if !inst.op.is_pure() {
-                work.extend(inst.op.operands());
-                work.extend(inst.result);
-            }
+    for block in &body.blocks {
+        // A packet is consumed by being passed, so its parameter stays.
+        work.extend(block.params.iter().filter(|param| matches!(body.ty(**param), Ty::Packet(_))));
+        for inst in block.insts.iter().filter(|inst| !inst.op.is_pure()) {
+            work.extend(inst.op.operands());
+            work.extend(inst.result);
         }
         if let Terminator::Branch(condition, ..) = block.term {
             work.push(condition);
-        }
-        for (d, dest) in block.term.dests().into_iter().enumerate() {
-            incoming[dest.block.0 as usize].push((b, d));
         }
     }
     while let Some(value) = work.pop() {
         if std::mem::replace(&mut needed[value.0 as usize], true) {
             continue;
         }
-        match sources[value.0 as usize] {
-            Some(Source::Inst(b, i)) => work.extend(body.blocks[b].insts[i].op.operands()),
-            Some(Source::Param(b, i)) => {
-                for &(from, d) in &incoming[b] {
-                    work.push(body.blocks[from].term.dests()[d].args[i]);
-                }
-            }
-            None => {}
+        match definitions.op(value) {
+            Some(op) => work.extend(op.operands()),
+            None => work.extend(passed.to(value)),
         }
     }
     for block in &mut body.blocks {

@@ -134,7 +134,25 @@ pub static KINDS: [KindRow; 6] = [
     },
 ];
 
+impl KindRow {
+    /// A type of this kind as programs write it, with these types of keys and values.
+    pub fn written(&self, key: &str, value: &str) -> String {
+        let name = self.name;
+        match (self.types, self.declared) {
+            (0, _) | (_, DeclaredKind::Hold) => name.into(),
+            (1, DeclaredKind::Set) => format!("{name}<{key}>"),
+            (1, _) => format!("{name}<{value}>"),
+            _ => format!("{name}<{key}, {value}>"),
+        }
+    }
+}
+
 impl DeclaredKind {
+    /// The kind that is written so.
+    pub fn named(name: &str) -> Option<DeclaredKind> {
+        KINDS.iter().find(|row| row.name == name).map(|row| row.declared)
+    }
+
     /// Its row.
     pub fn row(self) -> &'static KindRow {
         KINDS.iter().find(|row| row.declared == self).expect("each kind has a row")
@@ -157,5 +175,17 @@ impl Table {
     /// The row of its kind.
     pub fn kind_row(&self) -> &'static KindRow {
         self.declared_kind().row()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_written_as_programs_declare_them() {
+        let written = KINDS.iter().map(|row| row.written("K", "V")).collect::<Vec<_>>();
+        assert_eq!(written, ["array<V>", "hash<K, V>", "set<K>", "lpm<K, V>", "hold", "meter"]);
+        assert!(KINDS.iter().all(|row| DeclaredKind::named(row.name) == Some(row.declared)));
     }
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod aging;
+pub mod analysis;
 pub mod arith;
 mod build;
 mod clean;
@@ -18,7 +19,6 @@ mod kinds;
 mod lower;
 pub mod meter;
 mod ops;
-mod order;
 mod print;
 mod profile;
 mod program;
@@ -40,5 +40,4 @@ pub use print::{print, print_body};
 pub use profile::{Counts, Usage, WORTH};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
-pub(crate) use verify::Dominators;
 pub use verify::{VerifyError, verify};

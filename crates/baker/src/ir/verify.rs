@@ -5,7 +5,7 @@
 //! ownership, locks and null tests; last, that no packet can run in a circle.
 
 mod declarations;
-mod dominators;
+mod definitions;
 mod entries;
 mod locks;
 mod packets;
@@ -13,7 +13,7 @@ mod shape;
 mod types;
 mod wiring;
 
-pub(crate) use self::dominators::Dominators;
+use super::analysis::{Cfg, Definitions, Dominators};
 use super::inst::*;
 use super::program::*;
 
@@ -72,14 +72,27 @@ fn verify_body(program: &Program, body: &Body, params: &[Ty], errors: &mut Error
         types::check(program, body, errors);
     }
     if clean(errors) {
-        let definitions = Definitions::new(body);
-        let dominators = Dominators::new(body);
-        dominators::check(body, &definitions, &dominators, errors);
+        let analyses = Analyses::new(body);
+        definitions::check(body, &analyses, errors);
         if clean(errors) {
-            packets::check(body, &dominators, errors);
-            locks::check(body, &dominators, errors);
-            entries::check(program, body, &definitions, &dominators, errors);
+            packets::check(body, &analyses.cfg, errors);
+            locks::check(body, &analyses.cfg, errors);
+            entries::check(program, body, &analyses, errors);
         }
+    }
+}
+
+/// What the checks of a body ask of it.
+struct Analyses<'b> {
+    cfg: Cfg,
+    definitions: Definitions<'b>,
+    dominators: Dominators,
+}
+
+impl<'b> Analyses<'b> {
+    fn new(body: &'b Body) -> Self {
+        let cfg = Cfg::new(body);
+        Analyses { definitions: Definitions::new(body), dominators: Dominators::new(&cfg), cfg }
     }
 }
 
@@ -105,36 +118,4 @@ impl Errors {
 /// Blocks with their ids.
 fn blocks(body: &Body) -> impl Iterator<Item = (BlockId, &Block)> {
     body.blocks.iter().enumerate().map(|(i, block)| (BlockId(i as u32), block))
-}
-
-/// Where a value is defined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Definition {
-    block: BlockId,
-    /// 0 for a block parameter, else the instruction's index plus 1.
-    position: usize,
-}
-
-/// The place of each value, by its number; `None` for values that nothing defines.
-struct Definitions(Vec<Option<Definition>>);
-
-impl Definitions {
-    fn new(body: &Body) -> Self {
-        let mut definitions = vec![None; body.values.len()];
-        for (id, block) in blocks(body) {
-            for param in &block.params {
-                definitions[param.0 as usize] = Some(Definition { block: id, position: 0 });
-            }
-            for (i, inst) in block.insts.iter().enumerate() {
-                if let Some(result) = inst.result {
-                    definitions[result.0 as usize] = Some(Definition { block: id, position: i + 1 });
-                }
-            }
-        }
-        Definitions(definitions)
-    }
-
-    fn definition(&self, value: Value) -> Option<Definition> {
-        self.0[value.0 as usize]
-    }
 }

@@ -55,10 +55,8 @@ fn origins(body: &Body, tables: usize) -> Vec<Vec<bool>> {
                 _ => {}
             }
         }
-        for dest in block.term.dests() {
-            flows.extend(dest.args.iter().copied().zip(body.blocks[dest.block.0 as usize].params.iter().copied()));
-        }
     }
+    flows.extend(body.all_passed().map(|(param, arg)| (arg, param)));
     flows.retain(|(from, _)| matches!(body.ty(*from), Ty::Entry(_)));
     let mut changed = true;
     while changed {

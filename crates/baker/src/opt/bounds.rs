@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use crate::ir::analysis::{Definitions, Passed};
 use crate::ir::*;
 
 /// Operations that a number is traced back over.
@@ -19,25 +20,15 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// What bounds the numbers of a body.
 pub(super) struct Bounds<'b> {
     pub body: &'b Body,
-    by: HashMap<Value, &'b Op>,
-    /// What a parameter of a block may be.
-    passed: HashMap<Value, Vec<Value>>,
+    definitions: Definitions<'b>,
+    passed: Passed,
     /// What was found.
     known: RefCell<HashMap<Value, Option<u64>>>,
 }
 
 impl<'b> Bounds<'b> {
     pub fn new(body: &'b Body) -> Self {
-        let (mut by, mut passed) = (HashMap::new(), HashMap::<Value, Vec<Value>>::new());
-        for block in &body.blocks {
-            by.extend(block.insts.iter().filter_map(|inst| Some((inst.result?, &inst.op))));
-            for dest in block.term.dests() {
-                for (arg, param) in dest.args.iter().zip(&body.blocks[dest.block.0 as usize].params) {
-                    passed.entry(*param).or_default().push(*arg);
-                }
-            }
-        }
-        Bounds { body, by, passed, known: RefCell::default() }
+        Bounds { body, definitions: Definitions::new(body), passed: Passed::new(body), known: RefCell::default() }
     }
 
     /// The greatest that a number can be, where that is not beyond all packets.
@@ -64,20 +55,18 @@ impl<'b> Bounds<'b> {
 
     fn computed(&self, value: Value, depth: u32) -> Option<u64> {
         let most = |value: &Value| self.traced(*value, depth);
-        let constant = |value: &Value| match self.by.get(value) {
-            Some(Op::Const(number)) => u64::try_from(*number).ok(),
-            _ => None,
-        };
-        if let Some(passed) = self.passed.get(&value) {
+        let constant = |value: &Value| u64::try_from(self.definitions.constant(*value)?).ok();
+        let passed = self.passed.to(value);
+        if !passed.is_empty() {
             return passed.iter().map(most).try_fold(0, |most, one| Some(most.max(one?)));
         }
-        match self.by.get(&value)? {
+        match self.definitions.op(value)? {
             Op::Const(number) => u64::try_from(*number).ok(),
             Op::Cast(CastOp::ZExt | CastOp::Trunc, from) => most(from),
             Op::Select(which, a, b) => {
                 let (mut first, mut second) = (most(a), most(b));
                 // The lesser of two is no more than either: `select (ule x y) x y`.
-                if let Some(Op::Cmp(CmpOp::Ule | CmpOp::Ult, x, y)) = self.by.get(which) {
+                if let Some(Op::Cmp(CmpOp::Ule | CmpOp::Ult, x, y)) = self.definitions.op(*which) {
                     if x == a {
                         first = least(first, most(y));
                     }

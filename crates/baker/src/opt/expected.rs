@@ -5,6 +5,7 @@
 //! an IPv4 header has no options. The optimiser tests a computed header length for this value and goes on with a
 //! constant.
 
+use crate::ir::analysis::Definitions;
 use crate::ir::*;
 
 /// Deepest expression that is looked into.
@@ -16,27 +17,17 @@ const LONG: u128 = 65_535;
 pub(super) struct Expected<'p> {
     program: &'p Program,
     body: &'p Body,
-    /// Block and instruction of each value that an instruction makes.
-    definitions: Vec<Option<(u32, u32)>>,
+    definitions: Definitions<'p>,
 }
 
 impl<'p> Expected<'p> {
     pub fn new(program: &'p Program, body: &'p Body) -> Self {
-        let mut definitions = vec![None; body.values.len()];
-        for (b, block) in body.blocks.iter().enumerate() {
-            for (i, inst) in block.insts.iter().enumerate() {
-                if let Some(result) = inst.result {
-                    definitions[result.0 as usize] = Some((b as u32, i as u32));
-                }
-            }
-        }
-        Expected { program, body, definitions }
+        Expected { program, body, definitions: Definitions::new(body) }
     }
 
     /// The instruction that makes a value.
     pub fn inst(&self, value: Value) -> Option<&'p Inst> {
-        let (b, i) = self.definitions[value.0 as usize]?;
-        Some(&self.body.blocks[b as usize].insts[i as usize])
+        self.definitions.inst(value)
     }
 
     /// The expected value of a value.

@@ -20,7 +20,6 @@ pub mod cache;
 pub mod division;
 mod expected;
 pub mod explain;
-mod liveness;
 pub mod profile;
 pub mod reach;
 pub mod share;

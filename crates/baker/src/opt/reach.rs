@@ -138,10 +138,9 @@ impl Flow<'_> {
                     }
                 }
                 for dest in block.term.dests() {
-                    let params = &body.blocks[dest.block.0 as usize].params;
-                    for (arg, param) in dest.args.iter().zip(params) {
+                    for (param, arg) in body.passed(dest) {
                         if let Some(head) = heads[arg.0 as usize] {
-                            set(&mut heads, *param, head);
+                            set(&mut heads, param, head);
                         }
                     }
                 }

@@ -146,11 +146,10 @@ impl Flow<'_> {
             };
             for block in body.blocks.iter().rev() {
                 for dest in block.term.dests() {
-                    let params = &body.blocks[dest.block.0 as usize].params;
-                    for (arg, param) in dest.args.iter().zip(params) {
-                        if let Ty::Packet(_) = body.ty(*arg) {
+                    for (param, arg) in body.passed(dest) {
+                        if let Ty::Packet(_) = body.ty(arg) {
                             let need = needs[param.0 as usize];
-                            add(&mut needs, *arg, need);
+                            add(&mut needs, arg, need);
                         }
                     }
                 }

@@ -21,9 +21,9 @@
 //! This pass changes nothing in the body: it finds the places, what is live there, and where a packet's record keeps
 //! it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::liveness::{live_at, live_in};
+use crate::ir::analysis::{Cfg, Definition, Definitions, Liveness};
 use crate::ir::*;
 
 /// Tables that can take no more bytes than this stay in the nearest cache.
@@ -96,11 +96,13 @@ impl Plan {
         let Target::Ppf(root) = program.channels.get(Program::RX.0 as usize)?.target else { return None };
         let body = &program.ppfs.get(root.0 as usize)?.body;
         let times = Times::new(program);
-        let ahead = Ahead::new(program, body, &times);
+        let cfg = Cfg::new(body);
+        let ahead = Ahead::new(program, body, &cfg, &times);
         if ahead.look_ups.is_empty() || ahead.stops.len() > STOPS {
             return None;
         }
-        let context = Points { body, ahead: &ahead, live: &live_in(body), definitions: &definitions(body) };
+        let (live, definitions) = (Liveness::new(body, &cfg), Definitions::new(body));
+        let context = Points { body, ahead: &ahead, live: &live, definitions: &definitions };
         let look_up = |&(block, inst, table): &(BlockId, usize, TableId)| LookUp {
             point: context.point(block, inst),
             table,
@@ -205,7 +207,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    fn new(program: &Program, body: &Body, times: &Times) -> Ahead {
+    fn new(program: &Program, body: &Body, cfg: &Cfg, times: &Times) -> Ahead {
         let mut ahead = Ahead {
             look_ups: Vec::new(),
             stops: Vec::new(),
@@ -213,10 +215,10 @@ impl Ahead {
             tables: BTreeSet::new(),
             before: BTreeMap::from([(BlockId(0), (0, 0))]),
         };
-        let order = body.reverse_postorder();
-        let heads = loop_heads(body, &order);
+        // At least one block of each circle.
+        let heads: BTreeSet<BlockId> = cfg.back_edges().map(|(_, head)| head).collect();
         let mut done = BTreeSet::new();
-        for block in order.into_iter().filter(|block| !heads.contains(block)) {
+        for &block in cfg.order.iter().filter(|block| !heads.contains(block)) {
             if ahead.before.contains_key(&block) {
                 ahead.block(program, body, block, times);
                 done.insert(block);
@@ -284,22 +286,11 @@ impl Ahead {
     }
 }
 
-/// The blocks that edges lead back to: one at least on each circle.
-fn loop_heads(body: &Body, order: &[BlockId]) -> BTreeSet<BlockId> {
-    let ranks = body.ranks(order);
-    let heads = |block: &BlockId| {
-        let rank = ranks[block.0 as usize];
-        let dests = body.blocks[block.0 as usize].term.dests();
-        dests.into_iter().map(|dest| dest.block).filter(|to| ranks[to.0 as usize] <= rank).collect::<Vec<_>>()
-    };
-    order.iter().flat_map(heads).collect()
-}
-
 struct Points<'a> {
     body: &'a Body,
     ahead: &'a Ahead,
-    live: &'a [BTreeSet<Value>],
-    definitions: &'a HashMap<Value, (BlockId, usize)>,
+    live: &'a Liveness<'a>,
+    definitions: &'a Definitions<'a>,
 }
 
 impl Points<'_> {
@@ -307,16 +298,14 @@ impl Points<'_> {
         let (always, sometimes) = self.ahead.due(block, inst);
         let bits = |mask: u64| (0..DEFERRED).filter(|bit| mask >> bit & 1 != 0).collect::<Vec<usize>>();
         let (due, maybe) = (bits(always), bits(sometimes & !always));
-        let mut wanted = live_at(self.body, self.live, block, inst);
+        let mut wanted = self.live.at(block, inst);
         for &index in due.iter().chain(&maybe) {
             let (block, inst) = self.ahead.deferred[index];
             wanted.extend(self.body.blocks[block.0 as usize].insts[inst].op.operands());
         }
         // The packet itself is always at hand.
         wanted.remove(&self.body.blocks[0].params[0]);
-        let op = |value: &Value| {
-            self.definitions.get(value).map(|(block, inst)| &self.body.blocks[block.0 as usize].insts[*inst].op)
-        };
+        let op = |value: &Value| self.definitions.op(*value);
         let is = |value: &Value, test: fn(&Op) -> bool| op(value).is_some_and(test);
         wanted.retain(|value| !is(value, |op| matches!(op, Op::Const(_))));
         let (mut again, mut saved) = (Vec::new(), Vec::new());
@@ -338,18 +327,13 @@ impl Points<'_> {
                 again.push(value);
             }
         }
-        let again = again.iter().map(|value| self.definitions[value]).collect();
+        let made = |value: Value| match self.definitions.of(value)? {
+            Definition::Inst(block, inst) => Some((block, inst)),
+            Definition::Param(..) => None,
+        };
+        let again = again.into_iter().filter_map(made).collect();
         Point { block, inst, saved, again, due, maybe }
     }
-}
-
-/// Which instruction gives each value.
-fn definitions(body: &Body) -> HashMap<Value, (BlockId, usize)> {
-    let insts = (0..)
-        .map(BlockId)
-        .zip(&body.blocks)
-        .flat_map(|(id, block)| block.insts.iter().enumerate().map(move |(index, inst)| (inst.result, (id, index))));
-    insts.filter_map(|(result, place)| Some((result?, place))).collect()
 }
 
 /// A place in the record for each value: its own where both are kept at the same time.

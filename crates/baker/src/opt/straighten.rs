@@ -8,31 +8,21 @@
 //! A jump to an empty block that jumps on goes on at once, and a block with one predecessor, which jumps to it, is
 //! appended to that. Unreachable blocks and unused values are removed.
 
+use crate::ir::analysis::Cfg;
 use crate::ir::*;
 
 pub(super) fn straighten(body: &mut Body) {
     skip_empty(body);
-    let mut predecessors = vec![0usize; body.blocks.len()];
-    let mut reached = vec![false; body.blocks.len()];
-    let mut work = vec![0usize];
-    reached[0] = true;
-    while let Some(b) = work.pop() {
-        for dest in body.blocks[b].term.dests() {
-            let to = dest.block.0 as usize;
-            predecessors[to] += 1;
-            if !std::mem::replace(&mut reached[to], true) {
-                work.push(to);
-            }
-        }
-    }
+    let cfg = Cfg::new(body);
+    let mut is_there: Vec<bool> = (0..body.blocks.len() as u32).map(|id| cfg.is_reachable(BlockId(id))).collect();
     let mut replaced: Vec<Value> = (0..body.values.len() as u32).map(Value).collect();
     for b in 0..body.blocks.len() {
-        if !reached[b] {
+        if !is_there[b] {
             continue;
         }
         while let Terminator::Jump(dest) = &body.blocks[b].term {
             let to = dest.block.0 as usize;
-            if predecessors[to] != 1 || to == b {
+            if cfg.predecessors(dest.block).len() != 1 || to == b {
                 break;
             }
             let args = dest.args.clone();
@@ -41,7 +31,7 @@ pub(super) fn straighten(body: &mut Body) {
             let params = std::mem::take(&mut next.params);
             let term = std::mem::take(&mut next.term);
             let counts = next.counts;
-            reached[to] = false;
+            is_there[to] = false;
             for (param, arg) in params.into_iter().zip(args) {
                 replaced[param.0 as usize] = arg;
             }

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use crate::ir::analysis::{Cfg, Dominators};
 use crate::ir::arith::mask;
 use crate::ir::*;
 
@@ -29,11 +30,12 @@ pub fn number(program: &Program) -> Program {
 }
 
 fn number_values_of(body: &mut Body) {
-    let dominators = Dominators::new(body);
+    let cfg = Cfg::new(body);
+    let dominators = Dominators::new(&cfg);
     let mut numbering =
         ValueNumbering { ops: vec![None; body.values.len()], found: HashMap::new(), dominators: &dominators };
     let mut replaced: Vec<Value> = (0..body.values.len() as u32).map(Value).collect();
-    for &id in &dominators.order {
+    for &id in &cfg.order {
         let mut block = std::mem::take(&mut body.blocks[id.0 as usize]);
         for inst in &mut block.insts {
             inst.op.operands_mut(|value| *value = replaced[value.0 as usize]);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
+use baker::ir::analysis::Cfg;
 use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value, storage_size};
 use baker::opt::division::is_last;
 use inkwell::IntPredicate;
@@ -19,19 +20,13 @@ use crate::lower::{ControlFlow, Core, Lowering, Res, Walk, named, pointer_param}
 /// Lowers the body of a PPF into its function.
 pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: FunctionValue<'c>) -> Res<()> {
     let lower = || {
-        let mut before: HashMap<BlockId, Vec<BlockId>> = HashMap::new();
-        for (index, block) in (0u32..).zip(&ppf.body.blocks) {
-            for dest in block.term.dests() {
-                before.entry(dest.block).or_default().push(BlockId(index));
-            }
-        }
         let mut lowering = Ppf {
             kernel,
             ctx: pointer_param(function, 0)?,
             state: pointer_param(function, 1)?,
             name: &ppf.name,
             walk: Walk::new(kernel, &ppf.body, function),
-            before,
+            cfg: Cfg::new(&ppf.body),
             verified: VerifiedRange::default(),
             tests: HashMap::new(),
             left: HashMap::new(),
@@ -73,7 +68,7 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     name: &'a str,
     walk: Walk<'a, 'c>,
     /// The blocks that lead to each.
-    before: HashMap<BlockId, Vec<BlockId>>,
+    cfg: Cfg,
     pub verified: VerifiedRange,
     /// What a truth value says, where it is 1, of the packet with this head.
     tests: HashMap<Value, VerifiedRange>,
@@ -132,7 +127,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 
     fn begin(&mut self, block: BlockId) -> Res<()> {
         self.fresh.borrow_mut().clear();
-        let before = self.before.get(&block).map_or(&[][..], |before| before);
+        let before = self.cfg.predecessors(block);
         let on_the_way = |from: &BlockId| {
             let left = self.left.get(from)?;
             let tested = match &self.walk.body.blocks[from.0 as usize].term {

@@ -31,8 +31,7 @@ pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use directory::{SocketDirectory, SocketNameError};
 pub use protocol::{
-    Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo,
-    TableKindName, TimerState,
+    Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TimerState,
 };
 pub use server::{MAX_REQUEST, Server};
 pub use service::{About, Reload, Service};

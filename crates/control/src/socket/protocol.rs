@@ -214,8 +214,8 @@ impl ControllerState {
 pub struct TableInfo {
     /// `MODULE.TABLE`.
     pub name: String,
-    /// What kind.
-    pub kind: TableKindName,
+    /// Its kind, as programs write it.
+    pub kind: String,
     /// Type of its keys.
     pub key: String,
     /// Type of its values.
@@ -224,24 +224,6 @@ pub struct TableInfo {
     pub entries: usize,
     /// Entries that fit.
     pub capacity: u32,
-}
-
-/// Kinds of tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TableKindName {
-    /// Packets by number.
-    Hold,
-    /// By index.
-    Array,
-    /// By index; token buckets with `rate` and `burst`.
-    Meter,
-    /// By exact match.
-    Hash,
-    /// Keys alone; their values are `true`.
-    Set,
-    /// By longest prefix.
-    Lpm,
 }
 
 /// All counters since the start, by name, in the program's order.

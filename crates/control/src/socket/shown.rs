@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{DeclaredKind, Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
+use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
 use super::line::Writer;
-use super::protocol::{Code, Entry, Refusal, Reply, TableInfo, TableKindName};
+use super::protocol::{Code, Entry, Refusal, Reply, TableInfo};
 use super::reply::done;
 use crate::entries::{EntryError, EntryFault, Notation};
 
@@ -31,14 +31,7 @@ impl Shown {
         let (program, tables) = (&self.program, self.lock());
         let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
             name: table.name.clone(),
-            kind: match table.declared_kind() {
-                DeclaredKind::Meter => TableKindName::Meter,
-                DeclaredKind::Array => TableKindName::Array,
-                DeclaredKind::Set => TableKindName::Set,
-                DeclaredKind::Hash => TableKindName::Hash,
-                DeclaredKind::Lpm => TableKindName::Lpm,
-                DeclaredKind::Hold => TableKindName::Hold,
-            },
+            kind: table.kind_row().name.into(),
             key: type_name(&program.layouts[table.key.0 as usize]),
             value: type_name(&program.shown_value(table)),
             entries: tables.count(TableId(index as u32)),

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use baker::ir::DeclaredKind;
 use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use cli::report;
 use cli::say;
 use control::entries::{text, typed};
-use control::socket::{Entry, MAX_REQUEST, Request, TableInfo, TableKindName};
+use control::socket::{Entry, MAX_REQUEST, Request, TableInfo};
 use serde_json::{Value as Json, json};
 
 /// Bytes of a request beside its entries.
@@ -124,15 +125,9 @@ fn list(remote: &Remote) -> Result<(), Failure> {
         return Ok(());
     }
     let row = |table: TableInfo| {
-        let (key, value) = (&table.key, &table.value);
-        let types = match table.kind {
-            TableKindName::Meter => "meter".to_string(),
-            TableKindName::Hold => "hold".to_string(),
-            TableKindName::Array => format!("array<{value}>"),
-            TableKindName::Hash => format!("hash<{key}, {value}>"),
-            TableKindName::Set => format!("set<{key}>"),
-            TableKindName::Lpm => format!("lpm<{key}, {value}>"),
-        };
+        // A kind that a newer instance has is shown by its name.
+        let row = DeclaredKind::named(&table.kind).map(DeclaredKind::row);
+        let types = row.map_or_else(|| table.kind.clone(), |row| row.written(&table.key, &table.value));
         vec![table.name, types, report::grouped(table.entries as u64), report::grouped(table.capacity.into())]
     };
     let mut out = String::new();

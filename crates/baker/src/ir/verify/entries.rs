@@ -13,24 +13,19 @@
 //! All sets start full and shrink until nothing changes. Known pointers are those of a look-up in an array at an index
 //! that is always in range, those behind a test, and those chosen among known ones.
 
-use super::{Definitions, Dominators, Errors};
+use super::{Analyses, Errors};
+use crate::ir::analysis::Definition;
 use crate::ir::arith::mask;
 use crate::ir::*;
 
-pub(super) fn check(
-    program: &Program,
-    body: &Body,
-    definitions: &Definitions,
-    dominators: &Dominators,
-    errors: &mut Errors,
-) {
+pub(super) fn check(program: &Program, body: &Body, analyses: &Analyses, errors: &mut Errors) {
     let pointers = Pointers::of(body);
     if pointers.values.is_empty() {
         return;
     }
-    let mut flow = Flow::new(program, body, definitions, dominators, pointers);
+    let mut flow = Flow::new(program, body, analyses, pointers);
     while flow.pass() {}
-    for &id in &dominators.order {
+    for &id in &analyses.cfg.order {
         let mut known = flow.starts[id.0 as usize].clone();
         for inst in &body.blocks[id.0 as usize].insts {
             if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } | Op::Lock { entry } = inst.op
@@ -113,8 +108,7 @@ type Implied = [Set; 2];
 struct Flow<'a> {
     program: &'a Program,
     body: &'a Body,
-    definitions: &'a Definitions,
-    dominators: &'a Dominators,
+    analyses: &'a Analyses<'a>,
     pointers: Pointers,
     /// Pointers known not to be null at the start of each block.
     starts: Vec<Set>,
@@ -125,13 +119,7 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    fn new(
-        program: &'a Program,
-        body: &'a Body,
-        definitions: &'a Definitions,
-        dominators: &'a Dominators,
-        pointers: Pointers,
-    ) -> Flow<'a> {
+    fn new(program: &'a Program, body: &'a Body, analyses: &'a Analyses, pointers: Pointers) -> Flow<'a> {
         let count = pointers.values.len();
         let full = || Set::full(count);
         let mut starts = vec![full(); body.blocks.len()];
@@ -140,10 +128,10 @@ impl<'a> Flow<'a> {
         let implied = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
         let above = |(index, block): (usize, &Block)| {
             let id = BlockId(index as u32);
-            block.params.iter().any(truth).then(|| defined_above(&pointers, definitions, dominators, id))
+            block.params.iter().any(truth).then(|| defined_above(&pointers, analyses, id))
         };
         let above = body.blocks.iter().enumerate().map(above).collect();
-        Flow { program, body, definitions, dominators, pointers, starts, implied, above }
+        Flow { program, body, analyses, pointers, starts, implied, above }
     }
 
     /// Whether a pointer is in a set.
@@ -172,7 +160,7 @@ impl<'a> Flow<'a> {
                     self.implied[param.0 as usize].as_ref().map(|_| [full.clone(), full.clone()]);
             }
         }
-        for &id in &self.dominators.order {
+        for &id in &self.analyses.cfg.order {
             let block = &self.body.blocks[id.0 as usize];
             let mut known = self.starts[id.0 as usize].clone();
             for inst in &block.insts {
@@ -214,16 +202,15 @@ impl<'a> Flow<'a> {
 
     /// Adds what an edge with these known pointers says to the block it leads to.
     fn edge(&self, known: &Set, dest: &Dest, starts: &mut [Set], implied: &mut [Option<Implied>]) {
-        let params = &self.body.blocks[dest.block.0 as usize].params;
         let mut start = known.clone();
-        for (param, arg) in params.iter().zip(&dest.args) {
-            if let Some(number) = self.pointers.number(*param) {
-                start.set(number, self.is_known(known, *arg));
+        for (param, arg) in self.body.passed(dest) {
+            if let Some(number) = self.pointers.number(param) {
+                start.set(number, self.is_known(known, arg));
             }
             if let Some([if_0, if_1]) = &mut implied[param.0 as usize] {
                 // Only pointers from above the block: one from inside a loop may be another by the time it is used.
                 let above = self.above[dest.block.0 as usize].as_ref().expect("the block has such a parameter");
-                let [arg_0, arg_1] = self.implied(*arg);
+                let [arg_0, arg_1] = self.implied(arg);
                 if_0.keep(&arg_0.or(known).and(above));
                 if_1.keep(&arg_1.or(known).and(above));
             }
@@ -242,7 +229,8 @@ impl<'a> Flow<'a> {
         let negated = |[if_0, if_1]: Implied| [if_1, if_0];
         // A truth value compared with (or exclusive-or'd to) a constant: itself or its negation.
         let with_constant = |a: Value, b: Value, negate_on: u128| {
-            let (value, constant) = match (self.constant(a), self.constant(b)) {
+            let (value, constant) = match (self.analyses.definitions.constant(a), self.analyses.definitions.constant(b))
+            {
                 (_, Some(constant)) => (a, constant),
                 (Some(constant), None) => (b, constant),
                 (None, None) => return nothing(),
@@ -284,24 +272,11 @@ impl<'a> Flow<'a> {
         }
     }
 
-    fn defined_by(&self, value: Value) -> Option<&'a Op> {
-        let definition = self.definitions.definition(value)?;
-        let index = definition.position.checked_sub(1)?;
-        Some(&self.body.blocks[definition.block.0 as usize].insts[index].op)
-    }
-
     /// The truth value that this is, perhaps widened: conditions of the source are compared as wider integers.
     fn truth_value(&self, value: Value) -> Option<Value> {
-        match self.defined_by(value) {
+        match self.analyses.definitions.op(value) {
             Some(Op::Cast(CastOp::ZExt, narrow)) => self.truth_value(*narrow),
             _ => (self.body.ty(value) == Ty::Int(1)).then_some(value),
-        }
-    }
-
-    fn constant(&self, value: Value) -> Option<u128> {
-        match self.defined_by(value) {
-            Some(Op::Const(constant)) => Some(*constant),
-            _ => None,
         }
     }
 
@@ -311,7 +286,7 @@ impl<'a> Flow<'a> {
             Ty::Int(width) => width,
             Ty::Entry(_) | Ty::Packet(_) => 128,
         };
-        match self.defined_by(value) {
+        match self.analyses.definitions.op(value) {
             Some(Op::Const(constant)) => *constant,
             Some(Op::Cast(CastOp::ZExt, narrow)) => mask(width(*narrow)),
             _ => mask(width(value)),
@@ -320,11 +295,11 @@ impl<'a> Flow<'a> {
 }
 
 /// The pointers that are defined above a block.
-fn defined_above(pointers: &Pointers, definitions: &Definitions, dominators: &Dominators, block: BlockId) -> Set {
+fn defined_above(pointers: &Pointers, analyses: &Analyses, block: BlockId) -> Set {
     let mut above = Set::empty(pointers.values.len());
     for (number, value) in pointers.values.iter().enumerate() {
-        let defined = definitions.definition(*value).map(|definition| definition.block);
-        above.set(number, defined.is_some_and(|at| at != block && dominators.dominates(at, block)));
+        let defined = analyses.definitions.of(*value).map(Definition::block);
+        above.set(number, defined.is_some_and(|at| at != block && analyses.dominators.dominates(at, block)));
     }
     above
 }

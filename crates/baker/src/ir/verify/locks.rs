@@ -6,7 +6,8 @@
 //!   br v3, b1(), b2()                  b1 and b2 begin with v1 locked
 //! ```
 
-use super::{Dominators, Errors};
+use super::Errors;
+use crate::ir::analysis::Cfg;
 use crate::ir::*;
 
 /// The values that are the entry which is locked: several where blocks take it as a parameter. `None` where none is
@@ -14,7 +15,7 @@ use crate::ir::*;
 type Locked = Option<Vec<Value>>;
 
 /// The same entry, or none, must be locked on all edges into a block.
-pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
+pub(super) fn check(body: &Body, cfg: &Cfg, errors: &mut Errors) {
     let locks = body.blocks.iter().flat_map(|block| &block.insts).any(|inst| is_lock(&inst.op));
     if !locks {
         return;
@@ -25,7 +26,7 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
     let mut changed = true;
     while changed {
         changed = false;
-        for &id in &dominators.order {
+        for &id in &cfg.order {
             let Some(mut locked) = starts[id.0 as usize].clone() else { continue };
             let block = &body.blocks[id.0 as usize];
             block.insts.iter().for_each(|inst| drop(step(&mut locked, &inst.op)));
@@ -41,7 +42,7 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
             }
         }
     }
-    for &id in &dominators.order {
+    for &id in &cfg.order {
         let block = &body.blocks[id.0 as usize];
         let mut locked = starts[id.0 as usize].clone().flatten();
         if locked.as_ref().is_some_and(Vec::is_empty) {
@@ -79,7 +80,7 @@ fn step(locked: &mut Locked, op: &Op) -> Result<(), String> {
 fn along(body: &Body, locked: &Locked, dest: &Dest) -> Locked {
     let mut held = locked.clone()?;
     let params = &body.blocks[dest.block.0 as usize].params;
-    let named = params.iter().zip(&dest.args).filter(|(_, arg)| held.contains(arg)).map(|(param, _)| *param);
+    let named = body.passed(dest).filter(|(_, arg)| held.contains(arg)).map(|(param, _)| param);
     let named: Vec<Value> = named.collect();
     // A parameter of a loop's head that was the entry on the last trip is what this trip makes it.
     held.retain(|value| !params.contains(value));

@@ -9,11 +9,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Dominators, Errors};
+use super::Errors;
+use crate::ir::analysis::Cfg;
 use crate::ir::*;
 
 /// The set of packets alive must be the same on all edges into a block; none may be alive at a return.
-pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
+pub(super) fn check(body: &Body, cfg: &Cfg, errors: &mut Errors) {
     let is_packet = |value: &Value| matches!(body.ty(*value), Ty::Packet(_));
     // One error per packet: what comes later mostly follows from the first.
     let mut reported = BTreeSet::new();
@@ -26,7 +27,7 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
     let mut entries: Vec<Option<BTreeSet<Value>>> = vec![None; body.blocks.len()];
     entries[0] = Some(BTreeSet::new());
     // In reverse postorder a block comes after one of its predecessors, so its set is known by then.
-    for &id in &dominators.order {
+    for &id in &cfg.order {
         let block = &body.blocks[id.0 as usize];
         let mut alive = entries[id.0 as usize].clone().unwrap_or_default();
         alive.extend(block.params.iter().copied().filter(is_packet));

@@ -37,13 +37,7 @@ pub(super) fn check(program: &Program, body: &Body, params: &[Ty], errors: &mut 
                 Some(seen) => *seen = true,
             }
         }
-        let operands = block.insts.iter().flat_map(|inst| inst.op.operands());
-        let passed = block.term.dests().into_iter().flat_map(|dest| dest.args.iter().copied());
-        let condition = match &block.term {
-            Terminator::Branch(condition, ..) => Some(*condition),
-            Terminator::Jump(_) | Terminator::Return => None,
-        };
-        for value in operands.chain(passed).chain(condition) {
+        for value in block.uses() {
             if !known(&value) {
                 errors.at(id, format!("v{} is not in the list of values", value.0));
             }

@@ -14,9 +14,7 @@ pub(super) fn check(program: &Program, body: &Body, errors: &mut Errors) {
             checker.expect(*condition, Ty::Int(1));
         }
         for dest in block.term.dests() {
-            for (param, arg) in body.blocks[dest.block.0 as usize].params.iter().zip(&dest.args) {
-                checker.expect(*arg, body.ty(*param));
-            }
+            body.passed(dest).for_each(|(param, arg)| checker.expect(arg, body.ty(param)));
         }
     }
 }

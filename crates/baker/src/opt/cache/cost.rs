@@ -12,6 +12,7 @@
 
 use std::cmp::Ordering;
 
+use crate::ir::analysis::{Cfg, Definitions};
 use crate::ir::interp::in_line;
 use crate::ir::*;
 
@@ -30,11 +31,11 @@ pub(super) struct Cost {
 impl Cost {
     /// Of a body whose branches a profile knows.
     pub fn of(body: &Body) -> Cost {
-        let numbers = constants(body);
+        let definitions = Definitions::new(body);
         let mut cost = Cost { accesses: 0.0, bytes: 0.0 };
         for (block, runs) in body.blocks.iter().zip(runs(body)) {
             let ops = block.insts.iter().map(|inst| &inst.op);
-            let once = in_line(ops, |value| numbers[value.0 as usize]);
+            let once = in_line(ops, |value| definitions.constant(value));
             cost.accesses += runs * once.accesses as f64;
             cost.bytes += runs * once.bytes as f64;
         }
@@ -48,36 +49,22 @@ impl Cost {
     }
 }
 
-fn constants(body: &Body) -> Vec<Option<u128>> {
-    let mut numbers = vec![None; body.values.len()];
-    for inst in body.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Some(result), Op::Const(number)) = (inst.result, &inst.op) {
-            numbers[result.0 as usize] = Some(*number);
-        }
-    }
-    numbers
-}
-
 /// How often each block runs for one packet.
 fn runs(body: &Body) -> Vec<f64> {
-    let order = body.reverse_postorder();
-    let ranks = body.ranks(&order);
-    let loops = order.iter().any(|from| {
-        let dests = body.blocks[from.0 as usize].term.dests();
-        dests.iter().any(|dest| ranks[dest.block.0 as usize] <= ranks[from.0 as usize])
-    });
+    let cfg = Cfg::new(body);
+    let loops = cfg.back_edges().next().is_some();
     let mut runs = vec![0.0; body.blocks.len()];
     // What came back in the round before, and in this one.
     let mut back = vec![0.0; body.blocks.len()];
     for _ in 0..if loops { ROUNDS } else { 1 } {
         runs = std::mem::replace(&mut back, vec![0.0; body.blocks.len()]);
         runs[0] += 1.0;
-        for from in &order {
+        for from in &cfg.order {
             let block = &body.blocks[from.0 as usize];
             for (edge, dest) in block.term.dests().iter().enumerate() {
                 let to = dest.block.0 as usize;
                 let passed = runs[from.0 as usize] * share(block, edge);
-                let sum = if ranks[to] <= ranks[from.0 as usize] { &mut back } else { &mut runs };
+                let sum = if cfg.is_back(*from, dest.block) { &mut back } else { &mut runs };
                 sum[to] += passed;
             }
         }

@@ -1,7 +1,8 @@
 //! Each operation on packets, with the packet's bytes in registers or in memory.
 
+use super::report::Reason;
+use super::rewriter::{Rewriter, VarKey};
 use super::state::{Dirty, Family, Handle, REACH, Window};
-use super::{Reason, Rewriter, VarKey};
 use crate::ir::*;
 
 /// Where an instruction of the original body is.

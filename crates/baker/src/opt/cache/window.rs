@@ -6,8 +6,8 @@
 //! store v0 ipv4.ttl [64..72], v5         w1' = w1 & 0x00ff… | v5 << 56        store_at … where the packet leaves
 //! ```
 
+use super::rewriter::{Rewriter, VarKey};
 use super::state::{Bytes, Chunk, Family, REACH, Window};
-use super::{Rewriter, VarKey};
 use crate::ir::arith::mask;
 use crate::ir::*;
 

@@ -96,21 +96,6 @@ pub enum PortKind {
     Channel,
 }
 
-/// How a table is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TableKind {
-    /// By index.
-    Array,
-    /// By exact key.
-    Hash,
-    /// By longest prefix.
-    Lpm,
-    /// By exact key, without a value.
-    Set,
-    /// Packets, by number.
-    Hold,
-}
-
 /// What stands for a parameter of a module in an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleParamKind {
@@ -192,16 +177,9 @@ impl Port {
 }
 
 impl Table {
-    /// How it is searched.
-    pub fn kind(&self) -> Option<TableKind> {
-        tokens(&self.syntax).find_map(|t| match t.kind() {
-            SyntaxKind::ArrayKw => Some(TableKind::Array),
-            SyntaxKind::HashKw => Some(TableKind::Hash),
-            SyntaxKind::LpmKw => Some(TableKind::Lpm),
-            SyntaxKind::SetKw => Some(TableKind::Set),
-            SyntaxKind::HoldKw => Some(TableKind::Hold),
-            _ => None,
-        })
+    /// The word that says its kind.
+    pub fn kind(&self) -> Option<SyntaxToken> {
+        tokens(&self.syntax).next()
     }
 
     /// The one or two types between `<` and `>`.
