@@ -108,12 +108,17 @@ class Case:
         ]
         self.counted = Counted()
 
-    def hop(self):
+    def hop(self, action="NEXT_HOP_SEND", reason="no_reason", mtu=1500):
+        """The way to the viewer, as the controller `routes` would set it."""
+        version, bits = (6, 128) if ":" in self.viewer else (4, 32)
         self.lines += [
             "",
-            "[[tables.next_hops.hops]]",
-            f'key = "{mapped(self.viewer)}"',
-            f'value = {{ dst = "{VIEWER}", src = "{OWN_V}", port = "viewers" }}',
+            "[tables.routes.hops]",
+            f'1024 = {{ action = "{action}", port = "viewers", src = "{OWN_V}", dst = "{VIEWER}", mtu = {mtu}, '
+            f'reason = "{reason}", ways = 0, first = 0, number = 1024 }}',
+            "",
+            f"[tables.routes.routes{version}]",
+            f'"{self.viewer}/{bits}" = 1024',
         ]
         return self
 
@@ -212,6 +217,15 @@ wrong[UDP].len = 500
 case.step("a length beyond the packet", wrong, drops="bad_udp_length")
 case.streamed("no way to the viewer is known", received(ORIGIN4, PROXY4S, 1), drops="no_next_hop")
 case.write()
+
+for name, description, reason, hop in [
+    ("too_big", "a packet that the way has no room for", "too_big", {"mtu": 239}),
+    ("unresolved", "a neighbour that the kernel has yet to find", "neighbour_unresolved",
+     {"action": "NEXT_HOP_DROP", "reason": "neighbour_unresolved"}),
+]:
+    case = Case(name, description, *args).hop(**hop)
+    case.streamed("a packet of 240 bytes", received(ORIGIN4, PROXY4S, 1), drops=reason)
+    case.write()
 
 case = Case("nobody", "while nobody plays, packets are dropped and counted", *args, leads="TO_NOBODY").hop()
 case.streamed("a packet", received(ORIGIN4, PROXY4S, 1), drops="nobody_plays")

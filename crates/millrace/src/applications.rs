@@ -11,6 +11,7 @@ pub const LINKED: &[Linked] = &[
     firewall::LINKED,
     media::LINKED,
     responder::LINKED,
+    routes::LINKED,
     splice::LINKED,
 ];
 

@@ -37,7 +37,7 @@ fn viewer(media: &Media, (proxy, own): (&str, &str), path: &str, tracks: usize) 
 
 /// A film with two tracks, from origins and to viewers of both versions of IP; every byte is compared.
 fn films(driver: &str) {
-    const PACKETS: usize = 200;
+    const PACKETS: usize = 60;
     let media = Media::start(driver, &[]);
     let server = Server::start(&media.servers, &ORIGINS, &Options::default());
     let mut passed = 0;

@@ -15,7 +15,7 @@ use wire::rtsp::message::Request;
 use crate::origin::{Options, Origin};
 
 /// Between two packets of a stream: fewer are under way at once than the smallest queue holds.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(5);
 /// The source of all streams.
 pub const SSRC: u32 = 0x0a0b_0c0d;
 

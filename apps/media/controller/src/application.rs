@@ -24,11 +24,7 @@ impl Application for MediaApplication {
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
-        let own = read::settings(section.value, &section.path, errors).map(|mut settings| {
-            let ports = section.ports.names().filter_map(|name| Some((name.to_owned(), section.ports.number(name)?)));
-            settings.devices = Arc::new(ports.collect());
-            Arc::new(settings)
-        });
+        let own = read::settings(section.value, &section.path, errors).map(Arc::new);
         CompiledSettings { entries: Vec::new(), own }
     }
 }

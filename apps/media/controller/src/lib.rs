@@ -5,7 +5,6 @@
 //! | `settings` | the configuration, and how it is read |
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
-//! | `next_hops` | where packets to receivers go next |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
@@ -18,7 +17,6 @@
 pub mod admin;
 mod application;
 mod commands;
-mod next_hops;
 pub mod proxy;
 mod run;
 pub mod settings;

@@ -66,8 +66,7 @@ async fn run(
     reloads.wakes(link.waker());
     queries.wakes(link.waker());
     let begun = reloads.begun();
-    let settings = begun.own.clone().ok_or("there are no settings")?;
-    shared.use_tables(link.tables(), &settings)?;
+    shared.use_tables(link.tables())?;
     put_in_force(shared, listeners, &begun)?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Entries of the program's tables as it has them (`apps/media/flow.baker`, `next_hops.baker`).
+//! Entries of the program's tables as it has them (`apps/media/flow.baker`).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -77,11 +77,27 @@ pub struct Pinning {
     pub cpu: Option<usize>,
 }
 
+/// A port of the instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// What `rx.port` and `tx.port` say.
+    pub number: u8,
+    /// Its name.
+    pub name: String,
+    /// The network interface behind it, where there is one.
+    pub interface: Option<String>,
+    /// That is an interface of the kernel that leads nowhere else.
+    pub is_tap: bool,
+    /// The port that leads to the kernel's stack.
+    pub host: Option<u8>,
+}
+
 /// The rings between all workers and one link of a controller.
 #[derive(Debug)]
 pub struct Rings {
     pool: Arc<FramePool>,
     program: Arc<Program>,
+    ports: Arc<[PortInfo]>,
     pinning: Pinning,
     per_worker: Vec<WorkerQueues>,
     /// Packets of one worker that may be with the controller.
@@ -130,6 +146,7 @@ impl Rings {
             per_worker: doorbells.iter().enumerate().map(queues).collect(),
             pool,
             program,
+            ports: Arc::default(),
             pinning,
             punts,
             spare: Spare::new(injections),
@@ -143,6 +160,16 @@ impl Rings {
             is_halted: AtomicBool::new(false),
             rings_late: AtomicBool::new(false),
         })
+    }
+
+    /// The same in an instance with these ports.
+    pub fn with_ports(self, ports: Arc<[PortInfo]>) -> Self {
+        Rings { ports, ..self }
+    }
+
+    /// The ports of the instance.
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.ports
     }
 
     /// The frames that a controller needs at least with so many workers: one in either direction, also where each has a

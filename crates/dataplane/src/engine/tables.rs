@@ -4,7 +4,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use baker::ir::interp::Machine;
-use baker::ir::{TableEntry, TableError, TableId, TableStore};
+use baker::ir::{TableEntry, TableError, TableId, TableStore, prefix_mask};
 
 use super::interp::lock;
 use crate::externs::refuse_inside;
@@ -83,6 +83,55 @@ impl TableAccess {
                 lock(machine).insert(table, &entry)
             }
         }
+    }
+
+    /// See [`Tables::change_if`].
+    pub fn change_if(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        value: Option<&[u128]>,
+        wanted: &mut dyn FnMut(Option<&[u128]>) -> bool,
+    ) -> Result<bool, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.change_if(table, key, prefix_len, value, wanted),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                if !wanted(machine.get(table, key, prefix_len).ok().as_deref()) {
+                    return Ok(false);
+                }
+                match value {
+                    Some(value) => {
+                        let entry = TableEntry { key: key.to_vec(), prefix_len, value: value.to_vec() };
+                        machine.insert(table, &entry)?;
+                    }
+                    None => machine.remove(table, key, prefix_len)?,
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// The value of the longest prefix that holds a number, in an `lpm` table.
+    pub fn find(&self, table: TableId, number: u128) -> Option<Vec<u128>> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.lookup(table, &[number]),
+            TableAccess::Interp(machine) => {
+                let machine = lock(machine);
+                let get = |number, len| machine.get(table, &[number], Some(len));
+                let width = (0..=128).rev().find(|len| get(0, *len) != Err(TableError::OutOfRange))?;
+                (0..=width).rev().find_map(|len| get(number & prefix_mask(width, len)?, len).ok())
+            }
+        }
+    }
+
+    /// See [`Tables::settle`]; with the interpreter no look-up is under way where tables can be reached.
+    pub fn settle(&self) -> bool {
+        refuse_inside();
+        self.native().is_none_or(|tables| tables.settle())
     }
 
     /// Sets an entry of a hash table; what it was until that could not be found any more goes to `before`, which has

@@ -7,7 +7,7 @@ use baker::ir::{CounterSlots, Program};
 
 use super::error::StartError;
 use super::mtus::MtuPorts;
-use crate::controller::{Controller, Exchange, Links, Named, Pinning, Rings, Waiting};
+use crate::controller::{Controller, Exchange, Links, Named, Pinning, PortInfo, Rings, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
@@ -34,6 +34,8 @@ pub(super) struct Site {
     /// Number of ports of each worker.
     pub ports: Vec<usize>,
     pub fast_path: Option<Arc<FastPath>>,
+    /// For controllers that ask which ports there are.
+    pub port_infos: Arc<[PortInfo]>,
     /// For programs that ask what ports send at most.
     pub mtu_ports: MtuPorts,
 }
@@ -69,7 +71,10 @@ impl Site {
         let Parts { program, engines, tables, externs, kernel } = parts;
         let shares = Shares::new(program, self.frames, self.doorbells.len(), &self.controller_frames)?;
         let share = shares.worker;
-        let waiting = chosen(program, controllers, |name, links| self.rings(program, shares.of(name), links))?;
+        // One that the program is not wired to has no packets.
+        let wired = |name: &str| program.controllers.iter().any(|one| one.name == name);
+        let frames = |name: &str| if wired(name) { shares.of(name) } else { 0 };
+        let waiting = chosen(program, controllers, |name, links| self.rings(program, frames(name), links))?;
         let rings: Vec<_> = waiting.iter().map(|controller| controller.rings.clone()).collect();
         let slots = CounterSlots::new(program).len();
         let end_counters = Arc::new(CounterBlock::new(slots));
@@ -163,8 +168,8 @@ impl Site {
     /// The rings of a controller with these links and so many frames.
     fn rings(&self, program: &Arc<Program>, frames: u32, links: Links) -> io::Result<Vec<Arc<Rings>>> {
         let new = |frames, pinning| -> io::Result<Arc<Rings>> {
-            let rings =
-                Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, pinning).map(Arc::new)?;
+            let rings = Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, pinning)?;
+            let rings = Arc::new(rings.with_ports(self.port_infos.clone()));
             self.pool.holders.register(Holder::Controller, &rings);
             Ok(rings)
         };

@@ -10,6 +10,7 @@ use super::carry::Carried;
 use super::epoch::Epochs;
 use super::hold::HoldTable;
 use super::journal::{Journal, TableChange};
+use super::slots::patiently;
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
 
@@ -171,9 +172,43 @@ impl Tables {
 
     /// As [`Tables::insert`], of numbers that the caller has anywhere: nothing is allocated for them.
     pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
-        self.table(table)?.put(key, prefix_len, value)?;
+        let own = self.table(table)?;
+        let _changing = own.changing();
+        own.put(key, prefix_len, value)?;
         self.note(table, key, prefix_len, Some(value));
         Ok(())
+    }
+
+    /// Changes a route, or removes it where there is no value, if what it is now is as wanted, of which no other change
+    /// comes between; whether it was. Any thread may call it while packets are processed.
+    pub fn change_if(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        value: Option<&[u128]>,
+        wanted: &mut dyn FnMut(Option<&[u128]>) -> bool,
+    ) -> Result<bool, TableError> {
+        let own = self.table(table)?;
+        let _changing = own.changing().ok_or(TableError::OutOfRange)?;
+        let mut before = vec![0; own.value.fields()];
+        let found = own.get_to(key, prefix_len, &mut before);
+        if !wanted(found.is_ok().then_some(&before)) {
+            return Ok(false);
+        }
+        match value {
+            Some(value) => own.put(key, prefix_len, value)?,
+            None => own.take_out(key, prefix_len)?,
+        }
+        self.note(table, key, prefix_len, value);
+        Ok(true)
+    }
+
+    /// Waits until no look-up that began before is under way, at workers and in the kernel; whether that came to pass
+    /// in time.
+    pub fn settle(&self) -> bool {
+        let stamp = self.epochs.retire();
+        patiently(|| (stamp <= self.epochs.safe()).then_some(())).is_some()
     }
 
     /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was
@@ -206,7 +241,9 @@ impl Tables {
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        self.table(table)?.take_out(key, prefix_len)?;
+        let own = self.table(table)?;
+        let _changing = own.changing();
+        own.take_out(key, prefix_len)?;
         self.note(table, key, prefix_len, None);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! One table, of whichever kind: entries as numbers outside, bytes inside.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
 use codegen::abi::{is_dir_24_8, unpack_key};
@@ -82,6 +82,8 @@ pub struct Table {
     pub value: Codec,
     /// Where its entries age.
     pub idle: Option<Idle>,
+    /// Held while routes change, so that no change comes between a look at a route and a change that depends on it.
+    changing: Mutex<()>,
 }
 
 impl Table {
@@ -124,7 +126,14 @@ impl Table {
         let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
         let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
         let (key_codec, value) = (Codec::new(&key), Codec::new(&value));
-        Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle })
+        let changing = Mutex::default();
+        Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle, changing })
+    }
+
+    /// See [`Table::changing`], in tables of routes. Other tables change too often, and it is not needed there.
+    pub fn changing(&self) -> Option<MutexGuard<'_, ()>> {
+        let is_lpm = matches!(&*self.kind, Kind::Lpm(_) | Kind::Trie(_));
+        is_lpm.then(|| self.changing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What generated code reaches it by.

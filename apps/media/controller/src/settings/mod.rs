@@ -2,10 +2,8 @@
 
 pub mod read;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The settings.
@@ -25,8 +23,6 @@ pub struct Settings {
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
-    /// The numbers of ports by their names, which are those of their interfaces.
-    pub devices: Arc<HashMap<String, u8>>,
 }
 
 /// An origin, or several, that clients may ask for.
@@ -137,7 +133,6 @@ impl Default for Settings {
                 connect: Duration::from_secs(5),
                 answer: Duration::from_secs(10),
             },
-            devices: Arc::default(),
         }
     }
 }

@@ -16,11 +16,10 @@ use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
 use crate::admin::queries;
-use crate::next_hops::NextHops;
 use crate::proxy::world::{Effect, From};
 use crate::proxy::{ClientId, OriginId, Proxy};
 use crate::settings::Settings;
-use crate::tables::{Flow, FlowKey, Leads, Progress};
+use crate::tables::{Flow, FlowKey, Progress};
 
 /// An address as the rest of the program has it: those of IPv4 are IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
@@ -60,7 +59,6 @@ struct State {
     clients: HashMap<ClientId, Arc<Outbox>>,
     origins: HashMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
-    next_hops: NextHops,
     /// Flow entries that the table had no room for.
     full: u64,
 }
@@ -75,7 +73,6 @@ impl Shared {
             clients: HashMap::new(),
             origins: HashMap::new(),
             flows: None,
-            next_hops: NextHops::default(),
             full: 0,
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
@@ -88,7 +85,7 @@ impl Shared {
 
     /// Another program runs from now on. Its tables hold what those of the one before held; where they are the first of
     /// this process, what an earlier one left is removed, as nobody knows its sessions any more.
-    pub fn use_tables(&self, tables: &NamedTables, settings: &Settings) -> Result<(), String> {
+    pub fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
         let text = |error: dataplane::controller::NameError| error.to_string();
         let mut state = self.lock();
         let mut flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
@@ -98,7 +95,7 @@ impl Shared {
         state.flows = Some(flows);
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
         state.proxy.world.progress = Some(progress);
-        state.next_hops.use_tables(tables, settings.devices.clone())
+        Ok(())
     }
 
     /// Other settings from now on.
@@ -138,7 +135,6 @@ impl Shared {
     /// What is due.
     pub fn tick(&self) {
         self.event(Proxy::tick);
-        self.lock().next_hops.refresh();
     }
 
     /// Whether the proxy may connect to an address.
@@ -219,9 +215,6 @@ impl State {
             }
             Effect::CloseOrigin(id) => self.origins.get(&id).into_iter().for_each(|outbox| outbox.close()),
             Effect::SetFlow(key, flow) => {
-                if let Leads::Receiver { to, .. } = flow.leads {
-                    self.next_hops.want(to.ip());
-                }
                 let set = self.flows.as_mut().map(|flows| flows.set(&key, &flow));
                 if let Some(Err(error)) = set {
                     self.full += 1;
