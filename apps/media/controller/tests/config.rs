@@ -8,8 +8,9 @@ use std::path::Path;
 use control::applications::Applications;
 use control::config::Config;
 use media::MediaApplication;
+use routes::RoutesApplication;
 
-const MEDIA: Applications = Applications::new(&[&MediaApplication]);
+const MEDIA: Applications = Applications::new(&[&MediaApplication, &RoutesApplication]);
 
 const EXAMPLE: &str = include_str!("../../media.toml");
 

@@ -7,10 +7,12 @@ use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::admin::queries::Kill;
-use crate::proxy::state::{OriginState, SessionState, StreamState};
+use crate::proxy::state::{OriginState, SessionState, StreamState, TrackShown, ViewerState};
 
 /// All of them.
 pub const COMMANDS: &[Command] = &[Command::of::<Args>()];
@@ -78,22 +80,29 @@ fn shown(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(String::new, |value| format!("{value:.1}{unit}"))
 }
 
-fn print_table(header: &[&str], rows: Vec<Vec<String>>) {
-    let mut out = String::new();
-    table(&mut out, header, rows);
-    print(format_args!("{out}"));
-}
-
-fn sessions(remote: &Remote) -> Result<(), Failure> {
-    let all: Vec<SessionState> = remote.query("media", "sessions", &Json::Null)?;
+/// Asks a query and shows its answer: each item as some rows.
+fn list<T: DeserializeOwned + Serialize>(
+    remote: &Remote,
+    query: &str,
+    header: &[&str],
+    rows: impl Fn(&T) -> Vec<Vec<String>>,
+) -> Result<(), Failure> {
+    let all: Vec<T> = remote.query("media", query, &Json::Null)?;
     if remote.json {
         print_json(&all);
         return Ok(());
     }
-    let mut rows = Vec::new();
-    for own in &all {
-        for track in &own.tracks {
-            rows.push(vec![
+    let mut out = String::new();
+    table(&mut out, header, all.iter().flat_map(rows).collect());
+    print(format_args!("{out}"));
+    Ok(())
+}
+
+fn sessions(remote: &Remote) -> Result<(), Failure> {
+    let header = ["id", "client", "state", "age", "track", "to", "loss", "jitter", "round trip", "origin"];
+    list(remote, "sessions", &header, |own: &SessionState| {
+        let row = |track: &ViewerState| {
+            vec![
                 own.id.to_string(),
                 own.client.clone(),
                 if own.playing { "plays" } else { "ready" }.to_owned(),
@@ -104,24 +113,18 @@ fn sessions(remote: &Remote) -> Result<(), Failure> {
                 shown(track.jitter_ms, " ms"),
                 shown(track.round_trip_ms, " ms"),
                 own.origin.clone(),
-            ]);
-        }
-    }
-    let header = ["id", "client", "state", "age", "track", "to", "loss", "jitter", "round trip", "origin"];
-    print_table(&header, rows);
-    Ok(())
+            ]
+        };
+        own.tracks.iter().map(row).collect()
+    })
 }
 
 fn streams(remote: &Remote) -> Result<(), Failure> {
-    let all: Vec<StreamState> = remote.query("media", "streams", &Json::Null)?;
-    if remote.json {
-        print_json(&all);
-        return Ok(());
-    }
-    let mut rows = Vec::new();
-    for own in &all {
-        for track in &own.tracks {
-            rows.push(vec![
+    let header =
+        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "lost", "late", "duplicate", "jitter"];
+    list(remote, "streams", &header, |own: &StreamState| {
+        let row = |track: &TrackShown| {
+            vec![
                 own.url.clone(),
                 if own.live { "live" } else { "alone" }.to_owned(),
                 own.sessions.to_string(),
@@ -133,31 +136,21 @@ fn streams(remote: &Remote) -> Result<(), Failure> {
                 track.late.to_string(),
                 track.duplicate.to_string(),
                 shown(track.jitter_ms, " ms"),
-            ]);
-        }
-    }
-    let header =
-        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "lost", "late", "duplicate", "jitter"];
-    print_table(&header, rows);
-    Ok(())
+            ]
+        };
+        own.tracks.iter().map(row).collect()
+    })
 }
 
 fn origins(remote: &Remote) -> Result<(), Failure> {
-    let all: Vec<OriginState> = remote.query("media", "origins", &Json::Null)?;
-    if remote.json {
-        print_json(&all);
-        return Ok(());
-    }
-    let row = |own: &OriginState| {
-        vec![
+    list(remote, "origins", &["origin", "streams", "sessions", "asked", "failed", "last error"], |own: &OriginState| {
+        vec![vec![
             own.origin.clone(),
             own.streams.to_string(),
             own.sessions.to_string(),
             grouped(own.asked),
             grouped(own.failed),
             own.last_error.clone(),
-        ]
-    };
-    print_table(&["origin", "streams", "sessions", "asked", "failed", "last error"], all.iter().map(row).collect());
-    Ok(())
+        ]]
+    })
 }
