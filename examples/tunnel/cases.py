@@ -5,11 +5,16 @@ Usage: cases.py
 """
 
 import pathlib
+import sys
 
 from scapy.all import GRE, IP, UDP, Ether, Raw, VXLAN
 from scapy.contrib.geneve import GENEVE, GeneveOptions
 
-FOLDER = pathlib.Path(__file__).parent / "cases"
+FOLDER = pathlib.Path(__file__).resolve().parent / "cases"
+sys.path.insert(0, str(FOLDER.parents[2] / "tools"))
+
+from packet_cases import Case, broken
+
 # Between the ends of the tunnels, from here and from there.
 OUT = Ether(dst="02:00:00:00:00:0a", src="02:00:00:00:00:09")
 BACK = Ether(dst="02:00:00:00:00:09", src="02:00:00:00:00:0a")
@@ -35,37 +40,8 @@ def source_port(frame):
     return 0xC000 | (mixed ^ mixed >> 14 ^ mixed >> 28) & 0x3FFF
 
 
-def text(packet):
-    data = bytes(packet)
-    return f"hex({data.hex(' ')})"
-
-
-class Case:
-    def __init__(self, name, description):
-        self.name, self.lines = name, ["# Made by cases.py with scapy.", f'description = "{description}"']
-
-    def step(self, note, port, packet, out=None, drops=None):
-        self.lines += ["", "[[step]]", f'note = "{note}"', f'in = {{ port = "{port}", packet = "{text(packet)}" }}']
-        if out:
-            to, packet = out
-            self.lines.append(f'out = [{{ port = "{to}", packet = "{text(packet)}" }}]')
-        if drops:
-            self.lines.append(f"drops = {{ {drops} = 1 }}")
-
-    def write(self, *more):
-        (FOLDER / f"{self.name}.toml").write_text("\n".join([*self.lines, *more]) + "\n")
-
-
-def broken(packet, layer, **fields):
-    """A packet with right checksums and lengths, then other values in the fields of a layer."""
-    packet = packet.__class__(bytes(packet))
-    for field, value in fields.items():
-        setattr(packet[layer], field, value)
-    return packet
-
-
 def vxlan():
-    case = Case("vxlan", "frames go through a VXLAN tunnel and come back (RFC 7348)")
+    case = Case(FOLDER, "vxlan", "frames go through a VXLAN tunnel and come back (RFC 7348)")
     frame, reply = Ether(dst=B, src=A) / INNER, Ether(dst=A, src=B) / REPLY
     into = VXLAN(vni=100, flags="Instance")
     udp = UDP(sport=source_port(frame), dport=4789, chksum=0)
@@ -93,7 +69,7 @@ def vxlan():
 
 
 def geneve():
-    case = Case("geneve", "frames go through a Geneve tunnel and come back (RFC 8926)")
+    case = Case(FOLDER, "geneve", "frames go through a Geneve tunnel and come back (RFC 8926)")
     frame, reply = Ether(dst=B, src=A) / INNER, Ether(dst=A, src=B) / REPLY
     into = GENEVE(vni=200, proto=0x6558)
     udp = UDP(sport=source_port(frame), dport=6081, chksum=0)
@@ -112,7 +88,7 @@ def geneve():
 
 
 def gre():
-    case = Case("gre", "frames go through a GRE tunnel with a key and come back (RFC 2784, RFC 2890)")
+    case = Case(FOLDER, "gre", "frames go through a GRE tunnel with a key and come back (RFC 2784, RFC 2890)")
     frame, reply = Ether(dst=B, src=A) / INNER, Ether(dst=A, src=B) / REPLY
     into = GRE(key_present=1, key=300, proto=0x6558)
     case.step("a frame goes in", "gre", frame, ("underlay", OUT / outer() / into / frame))
@@ -132,7 +108,7 @@ def gre():
 
 
 def ipip():
-    case = Case("ipip", "IPv4 packets go through a tunnel in IPv4 and come back (RFC 2003)")
+    case = Case(FOLDER, "ipip", "IPv4 packets go through a tunnel in IPv4 and come back (RFC 2003)")
     inner = IP(src="10.0.0.1", dst="10.0.0.2", ttl=17, id=7, tos=0xB9, flags="DF") / b"inner"
     less = inner.copy()
     less.ttl = 16
@@ -156,7 +132,7 @@ def ipip():
 
 
 def damaged():
-    case = Case("damaged", "outer packets that are wrong are dropped by name (RFC 1812 section 5.2.2)")
+    case = Case(FOLDER, "damaged", "outer packets that are wrong are dropped by name (RFC 1812 section 5.2.2)")
     good = BACK / back() / REPLY
     case.step("the header's checksum", "underlay", broken(good, IP, chksum=0xBAD), drops="bad_checksum")
     case.step("the version", "underlay", BACK / back(version=6) / REPLY, drops="bad_version")

@@ -6,6 +6,8 @@ use crate::process::{ROOT, Scratch, millrace};
 fn the_examples_are_right() {
     for (file, size) in [
         ("examples/lab.toml", "5 hosts, 6 links"),
+        ("examples/nat44/lab.toml", "3 hosts, 2 links"),
+        ("examples/dual_stack/lab.toml", "4 hosts, 3 links"),
         ("apps/firewall/lab.toml", "3 hosts, 2 links"),
         ("apps/splice/lab.toml", "3 hosts, 2 links"),
         ("apps/mpls/lab/lab.toml", "5 hosts, 10 links"),

@@ -134,14 +134,14 @@ fn hover_tells_types_places_and_costs() {
                 "updates `checksum` (RFC 1624)",
             ][..],
         ),
-        ("ihl < 5", 0, &["At byte 0, bit 4 of the `ipv4` header, 4 bits", "1 byte (0), shared with `version`"]),
-        ("total_length > packet", 0, &["touches 2 bytes (2 to 3)"]),
+        ("total_length > port_mtu", 0, &["touches 2 bytes (2 to 3)"]),
         (
             "dst;\n        bool is_arp",
             0,
             &["At byte 0 of the `ether` header, 48 bits: `mac_addr_t`", "6 bytes (0 to 5)"],
         ),
-        ("ip->version", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
+        ("ip->ttl", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
+        ("ipv4_require(ip)", 0, &["void ipv4_require(ipv4_packet_t *ip)"]),
         ("domain = domain;", 0, &["metadata { domain : u8; }", "1 byte of the packet's metadata"]),
         ("no_domain)", 0, &["drop_reason no_domain;"]),
         ("no_next_hop)", 0, &["A drop reason"]),
@@ -182,6 +182,12 @@ fn hover_tells_types_places_and_costs() {
     }
     assert_eq!(client.at("hover", URI, find(SWITCH, "rx.port]", 0, 0)), Value::Null, "a part of a name");
     assert_eq!(client.at("hover", URI, (3, 0)), Value::Null, "a comment");
+    let text = "import \"net/ipv4\";\nbool has_options(ipv4_packet_t *ip) { return ip->ihl > 5; }\n";
+    client.change(URI, text);
+    let found = hover(&mut client, text, "ihl > 5", 0);
+    for part in ["At byte 0, bit 4 of the `ipv4` header, 4 bits", "1 byte (0), shared with `version`"] {
+        assert!(found.contains(part), "{part:?} is not in {found}");
+    }
     assert_eq!(client.end(), Some(0));
 }
 
@@ -535,9 +541,9 @@ fn the_outline() {
         symbols.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_string()).collect()
     };
     let top = names(&symbols);
-    let wanted = "metadata drop_reason station_t fdb_entry_t neighbour_t next_hop_t now_s learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
+    let wanted = "metadata drop_reason station_t fdb_entry_t neighbour_t next_hop_t learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
-    let switch = &symbols[9];
+    let switch = &symbols[8];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";
     assert_eq!(names(&switch["children"]), wanted.split(' ').collect::<Vec<_>>());
     let line = find(SWITCH, "module l3_switch", 0, 0).0;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use baker::ir::TableError;
 use dataplane::controller::NamedTables;
 
-use crate::blocks::{Blocks, spread};
+use crate::blocks::{Blocks, MOST, spread};
 use crate::decide::{Reason, Way};
 use crate::program::{FIRST, HOPS, Hop, HopAction, Tables, mapped};
 
@@ -54,8 +54,11 @@ pub struct Hops {
     cooling: Vec<u32>,
     cooling_blocks: Vec<(u32, u32)>,
     blocks: Blocks,
-    /// Numbers of the instance or program before, by what they say.
+    /// Numbers of the instance or program before, by what they say; those of groups; and the places that are free when
+    /// nothing leads to these any more.
     stale: HashMap<(Hop, Ipv6Addr), Vec<u32>>,
+    stale_groups: Vec<u32>,
+    stale_blocks: Vec<(u32, u32)>,
     /// To be written.
     dirty: BTreeSet<u32>,
     /// Some have numbers that packets in flight can't know yet.
@@ -77,15 +80,18 @@ impl Hops {
             cooling_blocks: Vec::new(),
             blocks: Blocks::new(0, HOPS),
             stale: HashMap::new(),
+            stale_groups: Vec::new(),
+            stale_blocks: Vec::new(),
             dirty: BTreeSet::new(),
             unsettled: false,
             unasked: Vec::new(),
         };
-        let (mut groups, mut places) = (Vec::new(), 0);
+        let (mut groups, mut places) = (Vec::new(), HOPS..0);
         for (number, hop) in tables.hops.entries().into_iter().filter(|(number, _)| *number >= FIRST) {
             hops.fresh = hops.fresh.max(number + 1);
             if hop.action == HopAction::Group {
-                places = places.max(hop.first.saturating_add(hop.ways.into()));
+                let end = hop.first.saturating_add(hop.ways.into());
+                places = places.start.min(hop.first)..places.end.max(end.min(HOPS));
                 groups.push(number);
             } else {
                 let source = tables.sources.get(&number).unwrap_or(Ipv6Addr::UNSPECIFIED);
@@ -95,14 +101,21 @@ impl Hops {
         let known: BTreeSet<u32> = hops.stale.values().flatten().copied().chain(groups.iter().copied()).collect();
         hops.free = (FIRST..hops.fresh).filter(|number| !known.contains(number)).collect();
         hops.slots.resize_with((hops.fresh - FIRST) as usize, || None);
-        hops.cooling = groups;
-        hops.blocks = Blocks::new(places.min(HOPS), HOPS);
+        hops.stale_groups = groups;
+        // In front of the places that are in use, or behind them.
+        let own = if HOPS - places.end >= places.start { places.end..HOPS } else { 0..places.start };
+        let own = own.start.next_multiple_of(MOST)..own.end / MOST * MOST;
+        hops.blocks = Blocks::new(own.start, own.end);
+        let others = (0..HOPS).step_by(MOST as usize).filter(|place| !own.contains(place));
+        hops.stale_blocks = others.map(|place| (place, MOST)).collect();
         hops
     }
 
     /// Numbers of before that nothing leads to any more are free; to be called when all routes are written.
     pub fn forget_stale(&mut self) {
         self.cooling.extend(std::mem::take(&mut self.stale).into_values().flatten());
+        self.cooling.append(&mut self.stale_groups);
+        self.cooling_blocks.append(&mut self.stale_blocks);
     }
 
     /// Number of next hops.

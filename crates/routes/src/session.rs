@@ -21,8 +21,10 @@ const USED: Duration = Duration::from_secs(1);
 const UNRESOLVED: Duration = Duration::from_secs(5);
 /// A dump comes so long after something that it may be needed for: mostly more of the kind follows.
 const DOUBT: Duration = Duration::from_millis(200);
-/// Dumps take no more than a tenth of the time where something made them needed, and a fiftieth where nothing did.
-const NEEDED: u32 = 10;
+/// Dumps take no more than half of the time where something made them needed, a tenth where something may have, and a
+/// fiftieth where nothing did.
+const NEEDED: u32 = 1;
+const UNSURE: u32 = 10;
 const UNNEEDED: u32 = 50;
 /// Datagrams of a dump between two looks at something else.
 const ROUNDS: u32 = 64;
@@ -77,6 +79,7 @@ pub struct Session {
     settings: Settings,
     /// When the last dump was done, and how long it took.
     last: (Instant, Duration),
+    has_dumped: bool,
     next_dump: Instant,
     next_wanted: Instant,
     next_used: Instant,
@@ -94,6 +97,7 @@ impl Session {
             mirror,
             settings: settings.clone(),
             last: (now, Duration::ZERO),
+            has_dumped: false,
             next_dump: now,
             next_wanted: now,
             next_used: now,
@@ -156,6 +160,7 @@ impl Session {
         let (end, took) = self.last;
         if std::mem::take(&mut self.events.is_overrun) {
             known.rest().overruns += 1;
+            known.now("loading");
             self.next_dump = self.next_dump.min(end + took * NEEDED);
         }
         if std::mem::take(&mut self.mirror.touched.doubtful) {
@@ -200,9 +205,8 @@ impl Session {
                 return Err(SessionError::Stopped);
             }
         }
-        let is_first = known.rest().dumps == 0 || known.shown().state != "in step";
         let corrected = self.mirror.kernel.replace(fresh, &mut self.mirror.touched);
-        if !is_first {
+        if std::mem::replace(&mut self.has_dumped, true) {
             known.rest().corrected += corrected as u64;
             self.mirror.verify()?;
         }
@@ -215,7 +219,7 @@ impl Session {
         self.next_dump = self.last.0 + self.settings.check.max(took * UNNEEDED);
         if !is_whole {
             // Something changed meanwhile that the kernel may have passed over; the event of it is there.
-            self.next_dump = self.next_dump.min(self.last.0 + (took * NEEDED).max(Duration::from_secs(1)));
+            self.next_dump = self.next_dump.min(self.last.0 + (took * UNSURE).max(Duration::from_secs(1)));
         }
         // What came meanwhile.
         self.take_events(known);

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// How it is with the mirror. As JSON, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// `in step`; `loading`: the kernel is being asked for all that it has; `failed`: the kernel can't be asked, and
-    /// packets are forwarded by what is there; `off`, by the settings.
+    /// `in step`; `loading`: the kernel is to be asked, or is being asked, for all that it has; `failed`: the kernel
+    /// can't be asked, and packets are forwarded by what is there; `off`, by the settings.
     pub state: String,
     /// For so many milliseconds.
     pub since_ms: u64,

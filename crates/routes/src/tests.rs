@@ -287,3 +287,28 @@ fn numbers_are_given_again() {
     }
     assert_eq!((mirror.next_hops(), mirror.refused), (count + 2, 0));
 }
+
+/// One process after the other takes over, each with places of groups that the one before does not use.
+#[test]
+fn places_of_groups_do_not_run_out() {
+    let named = tables();
+    let tables = Tables::find(&named).unwrap().unwrap();
+    let wanted = |command: &str| {
+        command == "at the start" || command.starts_with("neigh add") || command.starts_with("route add 10.8.0.0/16")
+    };
+    let steps: Vec<Step> = record().into_iter().filter(|step| wanted(&step.command)).collect();
+    let mut places = std::collections::BTreeSet::new();
+    for _ in 0..300 {
+        let mut next = mirror(&named, Settings::default());
+        let mut touched = Touched::default();
+        let all: Vec<Event> = steps.iter().flat_map(|step| step.dump.iter().chain(&step.events)).cloned().collect();
+        next.kernel.replace(crate::kernel::tests::dumped(&all), &mut touched);
+        next.flush(&mut || true).unwrap();
+        next.settle().unwrap();
+        assert_eq!(next.refused, 0);
+        let groups = tables.hops.entries().into_iter().filter(|(_, hop)| hop.action == HopAction::Group);
+        places.extend(groups.map(|(_, hop)| hop.first));
+        assert_eq!(route(&named, "10.8.1.1").mac.1[..5], [2, 0, 0, 0, 0]);
+    }
+    assert!(places.len() > 1, "a group's places change while packets may hold them: {places:?}");
+}

@@ -11,13 +11,14 @@ import sys
 import tempfile
 
 from scapy.all import (
-    DNS, DNSQR, DNSRR, GRE, ICMP, IP, TCP, UDP, VXLAN, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr,
-    IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, wrpcap,
+    ARP, DNS, DNSQR, DNSRR, GRE, ICMP, IP, TCP, UDP, VXLAN, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest,
+    ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr, ICMPv6NDOptSrcLLAddr, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, wrpcap,
 )
 from scapy.contrib.geneve import GENEVE, GeneveOptions
 from scapy.contrib.igmp import IGMP
 from scapy.contrib.igmpv3 import IGMPv3, IGMPv3gr, IGMPv3mq, IGMPv3mr
 from scapy.contrib.mpls import MPLS
+from scapy.utils6 import in6_mactoifaceid
 
 ETHER = Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02")
 A4, B4, C4 = "192.0.2.1", "198.51.100.7", "203.0.113.200"
@@ -607,3 +608,56 @@ read("dns_cut_off", "net/dns net/udp net/ipv4", ip_udp(53) / cut, DNS4, [],
 root = Raw(bytes.fromhex("beef010000010000000000000000020001"))
 read("dns_root", "net/dns net/udp net/ipv4", ip_udp(53) / root, DNS4, [("dns->id", "dns.id")],
      [("dns_name_length(dns, 12)", 1), ("dns_question_type(dns) & 0xffff", 2), ("dns_is_query(dns)", 1)])
+
+# ---- Routers and hosts: errors and answers
+IP4_OF = lambda *layers, **fields: ETHER / IP(**{"src": A4, "dst": B4, **fields}) / (layers[0] if layers else UDP())
+SILENT4 = [
+    ("datagram", IP4_OF(), 0), ("echo", IP4_OF(ICMP(type=8)), 0), ("timestamp", IP4_OF(ICMP(type=13, ts_ori=0, ts_rx=0, ts_tx=0)), 0),
+    ("error", IP4_OF(ICMP(type=3)), 1), ("unknown_type", IP4_OF(ICMP(type=42)), 1), ("no_type", IP4_OF(Raw(b""), proto=1), 1),
+    ("error_behind_options", IP4_OF(ICMP(type=11), options=b"\x01\x01\x01\x00"), 1), ("first_fragment", IP4_OF(flags="MF"), 0),
+    ("later_fragment", IP4_OF(Raw(b"12345678"), frag=1), 1), ("group", IP4_OF(dst="224.0.0.5"), 1),
+    ("broadcast", IP4_OF(dst="255.255.255.255"), 1), ("unspecified_source", IP4_OF(src="0.0.0.0"), 1), ("from_group", IP4_OF(src="224.0.0.1"), 1)]
+for name, packet, silent in SILENT4:
+    read(f"icmp_error_{name}", "net/icmp_error", packet, [IP4], [], [("icmp_is_silent(ip)", silent)])
+IP6_OF = lambda *layers, **fields: ETHER / IPv6(**{"src": A6, "dst": B6, **fields}) / (layers[0] if layers else UDP())
+SILENT6 = [
+    ("datagram", IP6_OF(), 0), ("echo", IP6_OF(ICMPv6EchoRequest()), 0), ("error", IP6_OF(ICMPv6DestUnreach()), 1),
+    ("error_behind_options", IP6_OF(IPv6ExtHdrHopByHop() / ICMPv6DestUnreach()), 1), ("group", IP6_OF(dst="ff02::1"), 1),
+    ("unspecified_source", IP6_OF(src="::"), 1), ("later_fragment", IP6_OF(IPv6ExtHdrFragment(nh=17, offset=1) / Raw(bytes(8))), 1)]
+for name, packet, silent in SILENT6:
+    read(f"icmpv6_error_{name}", "net/icmp_error", packet, [IP6], [], [("icmp_is_silent(ip)", silent)])
+read("icmp_quote", "net/icmp_error", IP4_OF(UDP() / Raw(b"abc")) / Padding(bytes(15)), [IP4], [],
+     [("icmp_quote_length(ip)", 31), ("packet_length(ip)", 46)])
+read("icmp_quote_of_a_long_one", "net/icmp_error", IP4_OF(UDP() / Raw(bytes(600))), [IP4], [], [("icmp_quote_length(ip)", 548)])
+read("icmpv6_quote", "net/icmp_error", IP6_OF(UDP() / Raw(b"abc")) / Padding(bytes(4)), [IP6], [],
+     [("icmp_quote_length(ip)", 51), ("packet_length(ip)", 55)])
+read("icmpv6_quote_of_a_long_one", "net/icmp_error", IP6_OF(UDP() / Raw(bytes(1300))), [IP6], [], [("icmp_quote_length(ip)", 1232)])
+OWN = "00:53:ab:cd:ef:12"
+local = int(ipaddress.ip_address(f"fe80::{in6_mactoifaceid(OWN)}"))
+read("ipv6_link_local", "net/ipv6 net/ip", IP4_OF(), [IP4], [],
+     [(f"ipv6_link_local({OWN}) == {local:#x}", 1), ("ip_is_link_local(ip)", 0), ("ip_is_fragment(ip)", 0), ("ip_may_fragment(ip)", 1)])
+read("link_local", "net/ip", IP4_OF(dst="169.254.7.7", flags="DF+MF"), [IP4], [],
+     [("ip_is_link_local(ip)", 1), ("ip_may_fragment(ip)", 0), ("ipv4_is_first_fragment(ip)", 1), ("ipv4_is_later_fragment(ip)", 0)])
+read("later_fragment", "net/ip", IP4_OF(Raw(bytes(8)), frag=1, flags="MF"), [IP4], [],
+     [("ipv4_is_first_fragment(ip)", 0), ("ipv4_is_later_fragment(ip)", 1), ("ip_is_multicast(ip)", 0)])
+asked = ARP(op=1, hwsrc=ETHER.src, psrc=A4, hwdst="00:00:00:00:00:00", pdst=B4)
+write("arp_answer", "net/arp", Ether(dst="ff:ff:ff:ff:ff:ff", src=ETHER.src) / asked,
+      Ether(dst=ETHER.src, src=OWN) / ARP(op=2, hwsrc=OWN, psrc=B4, hwdst=ETHER.src, pdst=A4),
+      f"{peek('arp', 'arp', 'ether')}\narp_answer(arp, {OWN});\nether_return(ether, {OWN});")
+write("arp_ask", "net/arp", Ether(dst="ff:ff:ff:ff:ff:ff", src=OWN) / ARP(op=7, hwsrc=ETHER.src, psrc="0.0.0.0", pdst="0.0.0.0"),
+      Ether(dst=ETHER.dst, src=OWN) / ARP(op=1, hwsrc=OWN, psrc=A4, pdst=B4),
+      f"{peek('arp', 'arp', 'ether')}\narp_ask(arp, {OWN}, 192.0.2.1, 198.51.100.7);\nether_fill(ether, {ETHER.dst}, {OWN}, ETH_TYPE_ARP);")
+asking = lambda src: Ether(dst="33:33:ff:ff:00:07", src=ETHER.src) / IPv6(src=src, dst="ff02::1:ffff:7", hlim=255) / ICMPv6ND_NS(tgt=B6)
+told = lambda dst, **flags: IPv6(src=B6, dst=dst, hlim=255) / ICMPv6ND_NA(tgt=B6, O=1, **flags) / ICMPv6NDOptDstLLAddr(lladdr=OWN)
+ND_ANSWER = IP6 + "\nnd_answer(ip, " + OWN + ", {0});\nnd_return(ether, ip, " + OWN + ");"
+write("nd_answer", "net/nd", asking(A6) / ICMPv6NDOptSrcLLAddr(lladdr=ETHER.src), Ether(dst=ETHER.src, src=OWN) / told(A6, R=1, S=1),
+      ND_ANSWER.format("true"))
+write("nd_answer_to_all", "net/nd", asking("::") / Raw(bytes(8)), Ether(dst="33:33:00:00:00:01", src=OWN) / told("ff02::1", R=0, S=0),
+      ND_ANSWER.format("false"))
+for version, imports, ask, answer in (
+        ("", "net/echo", IP4_OF(ICMP(type=8, id=5, seq=6) / Raw(b"ping"), ttl=3),
+         ETHER / IP(src=B4, dst=A4, ttl=64) / ICMP(type=0, id=5, seq=6) / Raw(b"ping")),
+        ("v6", "net/echo", IP6_OF(ICMPv6EchoRequest(id=5, seq=6, data=b"ping"), hlim=3),
+         ETHER / IPv6(src=B6, dst=A6, hlim=64) / ICMPv6EchoReply(id=5, seq=6, data=b"ping"))):
+    write(f"echo{version}_answer", imports, ask, answer,
+          f"{IP6 if version else IP4}\n{peek('icmp' + version, 'icmp', 'ip')}\nif (echo_is_request(icmp))\necho_answer(ip, icmp);")
