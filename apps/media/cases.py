@@ -5,11 +5,16 @@ Usage: cases.py
 """
 
 import pathlib
+import sys
 
 from scapy.all import IP, UDP, Ether, ICMP, IPv6, Raw
 from scapy.layers.rtp import RTP
 
-FOLDER = pathlib.Path(__file__).parent / "cases"
+FOLDER = pathlib.Path(__file__).resolve().parent / "cases"
+sys.path.insert(0, str(FOLDER.parents[2] / "tools"))
+
+from packet_cases import Case  # noqa: E402
+
 SERVER, OWN_S, OWN_V, VIEWER = ("02:00:00:00:02:11", "02:00:00:00:02:01", "02:00:00:00:01:01", "02:00:00:00:01:11")
 ORIGIN4, PROXY4S, PROXY4V, VIEWER4 = "10.0.2.11", "10.0.2.1", "10.0.1.1", "10.0.1.11"
 ORIGIN6, PROXY6S, PROXY6V, VIEWER6 = "2001:db8:2::11", "2001:db8:2::1", "2001:db8:1::1", "2001:db8:1::11"
@@ -41,10 +46,6 @@ def sent(src, dst, sequence, timestamp=None, ident=0x4242, **fields):
     numbers = ((sequence + SEQUENCE) & 0xFFFF, (timestamp + TIMESTAMP) & 0xFFFFFFFF, SSRC)
     body = UDP(sport=8000, dport=5000) / rtp(*numbers, **fields)
     return Ether(dst=VIEWER, src=OWN_V) / ip(src, dst, id=ident) / body
-
-
-def text(packet):
-    return f"hex({bytes(packet).hex(' ')})"
 
 
 def mapped(address):
@@ -93,25 +94,25 @@ class Counted:
         return ", ".join(f"{name} = {value}" for name, value in fields.items())
 
 
-class Case:
+class Stream(Case):
+    """A case with the flow entry of a stream from `origin` to `proxy`, which a viewer gets from `own`."""
+
     def __init__(self, name, description, origin, proxy, viewer, own, leads="TO_RECEIVER"):
-        self.name, self.origin, self.proxy, self.own, self.viewer = name, origin, proxy, own, viewer
+        super().__init__(FOLDER, name, description)
+        self.viewer, self.counted = viewer, Counted()
         leads = {"TO_NOBODY": 0, "TO_RECEIVER": 1, "TO_CONTROLLER": 2}[leads]
-        self.lines = [
-            "# Made by cases.py with scapy.",
-            f'description = "{description}"',
+        self.add(
             "",
             "[[tables.streams.flows]]",
             f'key = {{ src = "{mapped(origin)}", dst = "{mapped(proxy)}", src_port = 6970, dst_port = 20000 }}',
             f'value = {{ dst = "{mapped(viewer)}", src = "{mapped(own)}", dst_port = 5000, src_port = 8000, '
             f"ssrc = {SSRC}, timestamp = {TIMESTAMP}, sequence = {SEQUENCE}, leads = {leads}, rate = 90000, track = 7 }}",
-        ]
-        self.counted = Counted()
+        )
 
     def hop(self, action="NEXT_HOP_SEND", reason="no_reason", mtu=1500):
         """The way to the viewer, as the controller `routes` would set it."""
         version, bits = (6, 128) if ":" in self.viewer else (4, 32)
-        self.lines += [
+        self.add(
             "",
             "[tables.routes.hops]",
             f'1024 = {{ action = "{action}", port = "viewers", src = "{OWN_V}", dst = "{VIEWER}", mtu = {mtu}, '
@@ -119,36 +120,27 @@ class Case:
             "",
             f"[tables.routes.routes{version}]",
             f'"{self.viewer}/{bits}" = 1024',
-        ]
+        )
         return self
 
-    def step(self, note, packet, port="servers", out=None, drops=None):
-        self.lines += ["", "[[step]]", f'note = "{note}"', f'in = {{ port = "{port}", packet = "{text(packet)}" }}']
-        if out:
-            to, packet = out
-            self.lines.append(f'out = [{{ port = "{to}", packet = "{text(packet)}" }}]')
-        if drops:
-            self.lines.append(f"drops = {{ {drops} = 1 }}")
-        return self
+    def step(self, note, packet, out=None, drops=None):
+        super().step(note, "servers", packet, out, drops)
 
     def streamed(self, note, packet, **more):
         """A step with a packet that is counted."""
         self.counted.add(packet)
-        return self.step(note, packet, **more)
+        self.step(note, packet, **more)
 
     def write(self):
-        after = []
-        if self.counted.packets:
-            after = ["", "[after.tables.streams.progress]", f"7 = {{ {self.counted.value()} }}"]
-        at = self.lines.index("[[step]]") - 1
-        (FOLDER / f"{self.name}.toml").write_text("\n".join([*self.lines[:at], *after, *self.lines[at:]]) + "\n")
+        more = ["", "[after.tables.streams.progress]", f"7 = {{ {self.counted.value()} }}"] if self.counted.packets else []
+        super().write(*more)
 
 
 for name, origin, proxy, viewer, own in [
     ("forward", ORIGIN4, PROXY4S, VIEWER4, PROXY4V),
     ("forward_ipv6", ORIGIN6, PROXY6S, VIEWER6, PROXY6V),
 ]:
-    case = Case(name, "packets of a stream get the viewer's addresses, ports and numbers", origin, proxy, viewer, own).hop()
+    case = Stream(name, "packets of a stream get the viewer's addresses, ports and numbers", origin, proxy, viewer, own).hop()
     for sequence in (535, 536, 537):
         case.streamed("in order, beyond the wrap of the viewer's numbers", received(origin, proxy, sequence),
                   out=("viewers", sent(own, viewer, sequence)))
@@ -178,7 +170,7 @@ for name, origin, proxy, viewer, own in [
     ("translate_to_ipv6", ORIGIN4, PROXY4S, VIEWER6, PROXY6V),
     ("translate_to_ipv4", ORIGIN6, PROXY6S, VIEWER4, PROXY4V),
 ]:
-    case = Case(name, "from one version of IP to the other", origin, proxy, viewer, own).hop()
+    case = Stream(name, "from one version of IP to the other", origin, proxy, viewer, own).hop()
     for sequence in (1, 2):
         case.streamed("in order", received(origin, proxy, sequence), out=("viewers", sent(own, viewer, sequence, ident=0)))
     short = received(origin, proxy, 3, payload=b"")
@@ -193,7 +185,7 @@ for name, origin, proxy, viewer, own in [
     case.write()
 
 args = (ORIGIN4, PROXY4S, VIEWER4, PROXY4V)
-case = Case("host", "all that is no stream's packet is the host's", *args).hop()
+case = Stream("host", "all that is no stream's packet is the host's", *args).hop()
 reply = Ether(dst=OWN_S, src=SERVER) / ip(ORIGIN4, PROXY4S)
 for note, packet in [
     ("another port of the origin", received(ORIGIN4, PROXY4S, 1, sport=6972)),
@@ -208,7 +200,7 @@ for note, packet in [
     case.step(note, packet, out=("host", packet))
 case.write()
 
-case = Case("refused", "what a known flow must not be", *args)
+case = Stream("refused", "what a known flow must not be", *args)
 wrong = received(ORIGIN4, PROXY4S, 1)
 wrong[RTP].version = 1
 case.step("another version of RTP", wrong, drops="bad_rtp")
@@ -223,22 +215,22 @@ for name, description, reason, hop in [
     ("unresolved", "a neighbour that the kernel has yet to find", "neighbour_unresolved",
      {"action": "NEXT_HOP_DROP", "reason": "neighbour_unresolved"}),
 ]:
-    case = Case(name, description, *args).hop(**hop)
+    case = Stream(name, description, *args).hop(**hop)
     case.streamed("a packet of 240 bytes", received(ORIGIN4, PROXY4S, 1), drops=reason)
     case.write()
 
-case = Case("nobody", "while nobody plays, packets are dropped and counted", *args, leads="TO_NOBODY").hop()
+case = Stream("nobody", "while nobody plays, packets are dropped and counted", *args, leads="TO_NOBODY").hop()
 case.streamed("a packet", received(ORIGIN4, PROXY4S, 1), drops="nobody_plays")
 case.write()
 
-case = Case("tap", "what the controller delivers it gets as it came", *args, leads="TO_CONTROLLER").hop()
+case = Stream("tap", "what the controller delivers it gets as it came", *args, leads="TO_CONTROLLER").hop()
 packet = received(ORIGIN4, PROXY4S, 65535)
 case.streamed("a packet", packet, out=("controller media", packet))
 packet = received(ORIGIN4, PROXY4S, 65536)
 case.streamed("the next one, beyond the wrap", packet, out=("controller media", packet))
 case.write()
 
-case = Case("counts", "lost, late and double packets are counted", *args, leads="TO_CONTROLLER").hop()
+case = Stream("counts", "lost, late and double packets are counted", *args, leads="TO_CONTROLLER").hop()
 for note, sequence, ssrc in [
     ("the first", 65533, 1), ("two are missing", 65536, 1), ("one of them is late", 65534, 1), ("it comes twice", 65534, 1),
     ("the last one comes twice, too", 65536, 1), ("the next", 65537, 1), ("far beyond", 70000, 1), ("another source", 5, 2),

@@ -77,6 +77,8 @@ pub struct Counts {
     pub delivered: u64,
     /// Deliveries that a slow client had no room for.
     pub slow: u64,
+    /// Flow entries that the program's table had no room for.
+    pub no_flow: u64,
 }
 
 /// The proxy.

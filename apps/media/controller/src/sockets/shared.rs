@@ -59,8 +59,6 @@ struct State {
     clients: HashMap<ClientId, Arc<Outbox>>,
     origins: HashMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
-    /// Flow entries that the table had no room for.
-    full: u64,
 }
 
 impl Shared {
@@ -73,7 +71,6 @@ impl Shared {
             clients: HashMap::new(),
             origins: HashMap::new(),
             flows: None,
-            full: 0,
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
@@ -217,7 +214,7 @@ impl State {
             Effect::SetFlow(key, flow) => {
                 let set = self.flows.as_mut().map(|flows| flows.set(&key, &flow));
                 if let Some(Err(error)) = set {
-                    self.full += 1;
+                    self.proxy.counts.no_flow += 1;
                     tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
                 }
             }
