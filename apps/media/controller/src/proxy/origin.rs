@@ -16,6 +16,11 @@ use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
 use crate::tables::FlowKey;
 
+/// Clients are told what is theirs to know; who the proxy is at the origin is not.
+fn status_for_client(status: u16) -> u16 {
+    if [404, 453].contains(&status) { status } else { 502 }
+}
+
 /// Redirections in a row at most.
 const MOST_REDIRECTS: u32 = 4;
 /// Answers to challenges of one request at most: the second may be that the nonce is stale.
@@ -109,9 +114,13 @@ impl<W: World> Proxy<W> {
                 self.refuse(client, &request, response.status);
             }
             Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
-            Job::Describe | Job::Setup { .. } | Job::Play { .. } | Job::KeepAlive => {
-                // Clients are told what is theirs to know; who the proxy is at the origin is not.
-                let status = if [404, 453].contains(&response.status) { response.status } else { 502 };
+            // What it does not give is missing; what it gives goes on.
+            Job::Setup { track } => {
+                own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
+                self.serve_waiting(id);
+            }
+            Job::Describe | Job::Play { .. } | Job::KeepAlive => {
+                let status = status_for_client(response.status);
                 let why = format!("the answer was {} {}", response.status, response.reason);
                 return self.fail_upstream(id, status, &why);
             }

@@ -6,7 +6,7 @@ use wire::rtsp::range;
 use wire::rtsp::rtp_info::{self, RtpInfo};
 
 use super::target::track_url;
-use super::upstream::Job;
+use super::upstream::{Job, TrackState};
 use super::world::World;
 use super::{ClientId, Proxy, SessionId};
 
@@ -49,6 +49,13 @@ impl<W: World> Proxy<W> {
             let asked = own.is_asked_to_play();
             own.waiting.push((id, request));
             if !asked {
+                // Later viewers may want what this one does not, and few servers add tracks to what plays.
+                let new = |track: &usize| self.upstreams[&upstream].tracks[*track].state == TrackState::New;
+                let tracks: Vec<usize> = (0..self.upstreams[&upstream].tracks.len()).filter(new).collect();
+                for track in tracks {
+                    // Without own ports for it, it is asked for when somebody wants it.
+                    let _ = self.setup_at_origin(upstream, track);
+                }
                 self.ask(upstream, Job::Play { headers: Vec::new(), waiter: None });
             }
             return;

@@ -49,6 +49,7 @@ impl<W: World> Proxy<W> {
         };
         match own.tracks[track].state {
             TrackState::Ready => {}
+            TrackState::Refused(status) => return self.refuse(id, &request, status),
             TrackState::Asked => return own.waiting.push((id, request)),
             TrackState::New => {
                 if let Err(status) = self.setup_at_origin(upstream, track) {

@@ -74,6 +74,8 @@ pub(super) enum TrackState {
     Asked,
     /// There.
     Ready,
+    /// The origin does not give it; the status of the answer.
+    Refused(u16),
 }
 
 /// A track of a presentation.

@@ -62,6 +62,30 @@ fn equal_live_plays_are_one_stream() {
 }
 
 #[test]
+fn one_that_wants_less_takes_nothing_from_others() {
+    let mut model = Model::new(Options { tracks: 2, ..live() });
+    let (first, second) = (model.client(CLIENT), model.client(OTHER));
+    let one = model.set_up(first, URL, 1, 5000);
+    model.good(first, "PLAY", URL, &[("Session", &one)]);
+    let two = model.set_up(second, URL, 2, 6000);
+    model.good(second, "PLAY", URL, &[("Session", &two)]);
+    assert_eq!(model.methods(), ["OPTIONS", "DESCRIBE", "SETUP", "SETUP", "PLAY"]);
+    model.good(first, "TEARDOWN", URL, &[("Session", &one)]);
+    assert!(model.flows.values().all(|(_, flow)| matches!(flow.leads, Leads::Receiver { .. })));
+    // What the origin does not give is missing, and what it gives goes on.
+    let mut model = Model::new(Options { tracks: 2, most_setups: 1, ..live() });
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 1, 5000);
+    model.good(client, "PLAY", URL, &[("Session", &session)]);
+    let other = model.client(OTHER);
+    let transport = [("Transport", "RTP/AVP;unicast;client_port=5000-5001")];
+    assert_eq!(model.ask(other, "SETUP", &format!("{URL}/trackID=1"), &transport).status, 453);
+    assert!(matches!(model.flow_from(6970).1.leads, Leads::Receiver { .. }));
+    model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+    model.is_empty();
+}
+
+#[test]
 fn films_are_each_viewers_own() {
     let mut model = Model::new(Options { tracks: 1, ..Options::default() });
     let (first, second) = (model.client(CLIENT), model.client(OTHER));

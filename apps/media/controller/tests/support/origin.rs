@@ -29,8 +29,10 @@ pub struct Options {
     pub says_cseq: bool,
     /// What stands in front of the numbers of tracks in the description.
     pub control: String,
-    /// Number of tracks.
+    /// Number of tracks,
     pub tracks: usize,
+    /// and how many it gives.
+    pub most_setups: usize,
     /// What is added to sequence number and timestamp by each PLAY.
     pub jump: u16,
     /// The methods that it says it has.
@@ -52,6 +54,7 @@ impl Default for Options {
             says_cseq: true,
             control: "trackID=".into(),
             tracks: 2,
+            most_setups: 99,
             jump: 0,
             public: "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, PAUSE, GET_PARAMETER".into(),
         }
@@ -124,6 +127,7 @@ impl Origin {
                 response.headers.push("Content-Base", base.unwrap_or(format!("{}/", request.url)));
                 response.body = self.description().into_bytes();
             }
+            "SETUP" if self.ports.len() >= self.options.most_setups => return Some(Response::new(453, request.cseq())),
             "SETUP" => {
                 let wanted = transport::parse(request.headers.get("transport").unwrap_or(""));
                 let client = wanted[0].client_port.unwrap();
