@@ -25,6 +25,8 @@ pub enum Function {
     PacketEncap,
     /// `packet_peek(pkt)`, `packet_peek(pkt, bytes)`
     PacketPeek,
+    /// `packet_replace(pkt)`
+    PacketReplace,
     /// `packet_create()`
     PacketCreate,
     /// `packet_load(pkt, offset)`
@@ -43,8 +45,10 @@ pub enum Function {
     PacketLength,
     /// `checksum_ok(pkt)`, `checksum_ok(pkt, pseudo)`
     ChecksumOk,
-    /// `checksum_set(pkt)`, `checksum_set(pkt, pseudo)`
+    /// `checksum_set(pkt)`, with a pseudo header's sum or without, with the payload's or without
     ChecksumSet,
+    /// `checksum_payload(pkt)`, with a pseudo header's sum or without, with a number of bytes or without
+    ChecksumPayload,
     /// `checksum_adjust(pkt, old, new)`
     ChecksumAdjust,
     /// `checksum_none(pkt)`
@@ -156,7 +160,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 31] = [
+pub static FUNCTIONS: [Builtin; 33] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -272,6 +276,20 @@ pub static FUNCTIONS: [Builtin; 31] = [
         )
     },
     Builtin {
+        packet: OnPacket::Consumes,
+        not_locked: ON_HEADERS,
+        drops: &["truncated"],
+        ..row(
+            Function::PacketReplace,
+            (1, 1),
+            "packet_replace",
+            "Q_packet_t *packet_replace(pkt)",
+            "Consumes the handle; a handle of another protocol at the same place. Its fixed header, of zeros and the \
+             declared defaults, takes the place of as many bytes. The packet keeps its length and the headers in \
+             front.\n\nDrops with `truncated` where there are fewer bytes.",
+        )
+    },
+    Builtin {
         not_locked: MAKES,
         makes: 1,
         ..row(
@@ -352,10 +370,25 @@ pub static FUNCTIONS: [Builtin; 31] = [
         steps: ALL_BYTES,
         ..row(
             Function::ChecksumSet,
-            (1, 2),
+            (1, 3),
             "checksum_set",
-            "checksum_set(pkt)\nchecksum_set(pkt, pseudo)",
-            "Computes the checksum that the protocol declares, over all that it covers.",
+            "checksum_set(pkt)\nchecksum_set(pkt, pseudo)\nchecksum_set(pkt, payload)\nchecksum_set(pkt, pseudo, payload)",
+            "Computes the checksum that the protocol declares, over all that it covers. With the sum of the payload, that \
+             is not read.",
+        )
+    },
+    Builtin {
+        packet: OnPacket::Accesses,
+        not_locked: ON_BYTES,
+        steps: ALL_BYTES,
+        ..row(
+            Function::ChecksumPayload,
+            (1, 3),
+            "checksum_payload",
+            "u16 checksum_payload(pkt)\nu16 checksum_payload(pkt, bytes)\nu16 checksum_payload(pkt, pseudo)\n\
+             u16 checksum_payload(pkt, pseudo, bytes)",
+            "The sum of what a checksum covers behind the header, or behind so many bytes, by what the checksum says. \
+             Only where there is none are the bytes summed up.",
         )
     },
     Builtin {

@@ -221,7 +221,9 @@ impl CodeChecker<'_, '_> {
             let (Some(field_name), Some(expr)) = (field.name(), field.value()) else { continue };
             let at = field_name.span(self.file);
             let Some(index) = declared.iter().position(|f| f.0 == field_name.text()) else {
-                self.no_field(&field_name, name.text(), declared.iter().map(|f| f.0.clone()).collect());
+                if !self.array_without_index(id, &field_name) {
+                    self.no_field(&field_name, name.text(), self.field_names(id));
+                }
                 failed = true;
                 continue;
             };
@@ -239,6 +241,12 @@ impl CodeChecker<'_, '_> {
         }
         if failed {
             return Typed::error(span);
+        }
+        // There are no values of arrays: their elements are zero.
+        let arrays = &self.checker.hir.structs[id.0 as usize].arrays;
+        for field in arrays.iter().flat_map(|(_, elements)| elements.first..elements.first + elements.count) {
+            let ty = declared[field as usize].1;
+            values[field as usize] = Some(Expr { kind: ExprKind::Const(0), ty, span });
         }
         let missing: Vec<_> = declared.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| &*f.0).collect();
         if !missing.is_empty() {

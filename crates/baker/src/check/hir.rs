@@ -71,10 +71,21 @@ pub struct Program {
 pub struct Struct {
     /// Its name.
     pub name: String,
-    /// Names and types of its fields.
+    /// Names and types of its fields. Each element of an array is a field of its own: `x[0]`, `x[1]`, …
     pub fields: Vec<(String, Type)>,
-    /// How it lies in a table.
+    /// Its arrays by their names. The struct that a variable is which is an array has one without a name.
+    pub arrays: Vec<(String, Elements)>,
+    /// How it lies in a table; of a variable that is an array, no layout at all.
     pub layout: LayoutId,
+}
+
+/// The fields that are the elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// The first of them.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
 }
 
 /// A type.
@@ -211,6 +222,9 @@ pub enum StmtKind {
     SetEntry(Expr, Expr),
     /// Sets one field of an array's entry; ignored where the index is out of range.
     SetArrayField(TableId, Expr, u32, Expr),
+    /// Sets an element of an array, by an index known at run time only: of a variable, of an array's entry, or through
+    /// a pointer known not to be null; ignored beyond the end.
+    SetElement(Expr, Elements, Expr, Expr),
     /// `channel_put`.
     Put(ChannelId, Expr),
     /// `channel_put_at`: the channel, the queue, the packet, the line, the time.
@@ -336,6 +350,9 @@ pub enum ExprKind {
     EntryField(Box<Expr>, u32),
     /// The whole value through a pointer known not to be null.
     Entry(Box<Expr>),
+    /// An element of an array, by an index known at run time only, of a struct value or through a pointer known not to
+    /// be null; zero beyond the end.
+    Element(Box<Expr>, Elements, Box<Expr>),
     /// A struct value, one expression per field.
     Struct(Vec<Expr>),
     /// `table_insert` or `table[key] = value`: true where the entry is now there.
@@ -360,6 +377,9 @@ pub enum ExprKind {
     Peek(LocalId, Option<Box<Expr>>),
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),
+    /// `packet_replace` by the expression's protocol. Of a handle that looks into a packet, only a variable is declared
+    /// with it.
+    Replace(LocalId),
     /// Another function of the language on a packet, with its further arguments.
     Packet(Builtin, LocalId, Vec<Expr>),
 }
@@ -380,6 +400,7 @@ impl ExprKind {
             ExprKind::Decap(..) => Builtin::PacketDecap,
             ExprKind::Peek(..) => Builtin::PacketPeek,
             ExprKind::Encap(_) => Builtin::PacketEncap,
+            ExprKind::Replace(_) => Builtin::PacketReplace,
             ExprKind::Packet(function, ..) => *function,
             _ => return None,
         })
@@ -393,6 +414,7 @@ impl ExprKind {
             | ExprKind::Decap(packet, _)
             | ExprKind::Peek(packet, _)
             | ExprKind::Encap(packet)
+            | ExprKind::Replace(packet)
             | ExprKind::Packet(_, packet, _) => Some(*packet),
             _ => None,
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::arrays::element_names;
 use super::hir::{self, Local, StructId, Type};
 use super::names::{Checker, ModuleId, Port, Symbol};
 use super::types::unsigned;
@@ -25,6 +26,7 @@ impl Checker<'_> {
         for (index, (file, scope, item)) in self.structs.clone().into_iter().enumerate() {
             let name = item.name().expect("declared with a name");
             let mut fields: Vec<(String, String, Type)> = Vec::new();
+            let mut arrays = Vec::new();
             let mut seen: HashMap<String, Span> = HashMap::new();
             for field in item.fields() {
                 let Some((field_name, ty)) = field.name().zip(field.ty()) else { continue };
@@ -44,7 +46,15 @@ impl Checker<'_> {
                     if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
                     Type::Int { .. } | Type::Bool | Type::Reason => {
-                        fields.push((text, self.written_name(scope, &type_name), resolved))
+                        let written = self.written_name(scope, &type_name);
+                        let Some(length) = field.length() else {
+                            fields.push((text, written, resolved));
+                            continue;
+                        };
+                        let Some(count) = self.array_length(file, scope, &length) else { continue };
+                        let first = fields.len() as u32;
+                        fields.extend(element_names(&text, count).map(|name| (name, written.clone(), resolved)));
+                        arrays.push((text, hir::Elements { first, count }));
                     }
                     Type::Error => {}
                     _ => {
@@ -71,6 +81,7 @@ impl Checker<'_> {
             self.hir.structs.push(hir::Struct {
                 name: name.text().to_string(),
                 fields: fields.into_iter().map(|(name, _, ty)| (name, ty)).collect(),
+                arrays,
                 layout,
             });
         }

@@ -19,6 +19,7 @@
 
 mod access;
 mod arith;
+mod arrays;
 mod builtin;
 mod calls;
 mod clashes;

@@ -109,6 +109,9 @@ impl Paths<'_> {
         for expr in statement.kind.expressions() {
             own = own.then(self.expr(expr));
         }
+        if let StmtKind::SetElement(_, elements, ..) = &statement.kind {
+            own.steps += elements.count;
+        }
         match &statement.kind {
             StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) => {
                 let all = own.then(self.channel(*channel));
@@ -151,6 +154,7 @@ impl Paths<'_> {
     fn expr(&mut self, expr: &Expr) -> Bounds {
         let mut all = match (&expr.kind, expr.kind.function()) {
             (ExprKind::Extern(..), _) => Bounds { copies: 0, steps: EXTERN_STEPS },
+            (ExprKind::Element(_, elements, _), _) => Bounds { copies: 0, steps: 2 * elements.count },
             (_, Some(function)) => Bounds { copies: function.row().makes, steps: function.row().steps },
             _ => Bounds { copies: 0, steps: 1 },
         };

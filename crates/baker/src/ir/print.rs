@@ -107,7 +107,11 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
     }
     for queue in &program.queues {
-        let drops = if queue.drops_oldest { "oldest" } else { "newest" };
+        let drops = match queue.drops {
+            QueueDrops::Newest => "newest".into(),
+            QueueDrops::Oldest => "oldest".into(),
+            QueueDrops::Lowest(MetaId(field)) => format!("lowest {}", program.metadata[field as usize].name),
+        };
         writeln!(out, "queue {}[{}] of {} drop {drops}", queue.name, queue.lines, queue.depth)?;
     }
     for function in &program.externs {

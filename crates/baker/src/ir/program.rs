@@ -496,12 +496,23 @@ pub struct Queue {
     pub lines: u32,
     /// Packets in a line at most.
     pub depth: u32,
-    /// Where a line is full its first packet is dropped, else the one that comes.
-    pub drops_oldest: bool,
+    /// Which packet is dropped where a line is full.
+    pub drops: QueueDrops,
     /// Why packets are dropped that find no room.
     pub full: DropId,
     /// Where it is declared.
     pub span: Option<Span>,
+}
+
+/// Which packet of a full line, and of the one that finds it full, is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueDrops {
+    /// The one that comes.
+    Newest,
+    /// The first in the line.
+    Oldest,
+    /// The one whose metadata is lowest; of several, the first in the line.
+    Lowest(MetaId),
 }
 
 impl Queue {

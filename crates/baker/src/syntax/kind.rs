@@ -213,6 +213,7 @@ kinds! {
     Wire = "a wire",
     WireEnd = "an end of a wire",
     TypeRef = "a type",
+    ArrayLength = "the length of an array",
     Block = "a block",
     EmptyStmt = "an empty statement",
     LetStmt = "a declaration of a variable",

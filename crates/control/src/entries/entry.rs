@@ -302,8 +302,16 @@ fn show(layout: &Layout, numbers: &[u128]) -> Json {
     if is_scalar(layout) {
         return layout.fields.first().zip(numbers.first()).map_or(Json::Null, |(field, value)| number(field, *value));
     }
-    let fields = layout.fields.iter().zip(numbers);
-    Json::Object(fields.map(|(field, value)| (field.name.clone(), number(field, *value))).collect())
+    let mut numbers = numbers.iter().copied();
+    let members = layout.members().into_iter().map(|member| {
+        let mut values = member.fields.iter().zip(&mut numbers).map(|(field, value)| number(field, value));
+        let value = match member.is_array {
+            true => Json::Array(values.collect()),
+            false => values.next().unwrap_or(Json::Null),
+        };
+        (member.name.to_string(), value)
+    });
+    Json::Object(members.collect())
 }
 
 /// One number as the configuration would have it.

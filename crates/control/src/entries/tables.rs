@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use baker::ir::arith::mask;
-use baker::ir::{Layout, LayoutField, Program, Table, TableEntry, TableId, TableKind};
+use baker::ir::{Layout, LayoutField, Member, Program, Table, TableEntry, TableId, TableKind};
 use toml::de::DeValue;
 
 use super::names::PortNames;
@@ -243,7 +243,8 @@ impl<'p> Reader<'p> {
             errors.add(value.span().start, path, format!("this is {}", kind(value.get_ref())), struct_form(layout));
             return None;
         };
-        let names: Vec<&str> = layout.fields.iter().map(|field| field.name.as_str()).collect();
+        let members = layout.members();
+        let names: Vec<&str> = members.iter().map(|member| member.name).collect();
         for key in fields.keys().filter(|key| !names.contains(&key.get_ref().as_ref())) {
             let name: &str = key.get_ref();
             let problem = format!("{} has no such field{}", layout.name, did_you_mean(name, names.iter().copied()));
@@ -256,9 +257,28 @@ impl<'p> Reader<'p> {
             return None;
         }
         let mut numbers = Vec::with_capacity(layout.fields.len());
-        for field in &layout.fields {
-            let value = fields.get(field.name.as_str())?;
-            numbers.extend(one(field, value, &path.key(&field.name), errors));
+        for member in members {
+            let (value, path) = (fields.get(member.name)?, path.key(member.name));
+            if !member.is_array {
+                numbers.extend(one(&member.fields[0], value, &path, errors));
+                continue;
+            }
+            let count = member.fields.len();
+            match value.get_ref() {
+                DeValue::Array(values) if values.len() == count => {
+                    for (index, (field, value)) in member.fields.iter().zip(values.iter()).enumerate() {
+                        numbers.extend(one(field, value, &path.index(index), errors));
+                    }
+                }
+                other => {
+                    let found = match other {
+                        DeValue::Array(values) => format!("{} elements", values.len()),
+                        other => kind(other).to_string(),
+                    };
+                    let accepted = format!("a list of {count}: […], each {}", value::accepted(&member.fields[0]));
+                    errors.add(value.span().start, &path, format!("this is {found}"), accepted);
+                }
+            }
         }
         (numbers.len() == layout.fields.len()).then_some(numbers)
     }
@@ -311,6 +331,7 @@ fn prefix(field: &LayoutField, written: Written, ports: &PortNames) -> Result<Ke
 
 /// `{ a = …, b = … }`.
 fn struct_form(layout: &Layout) -> String {
-    let fields: Vec<String> = layout.fields.iter().map(|field| format!("{} = …", field.name)).collect();
+    let form = |member: &Member| format!("{} = {}", member.name, if member.is_array { "[…]" } else { "…" });
+    let fields: Vec<String> = layout.members().iter().map(form).collect();
     format!("{{ {} }}", fields.join(", "))
 }

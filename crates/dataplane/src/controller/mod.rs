@@ -67,7 +67,7 @@ pub use injector::{InjectError, Injector, Input, Refused};
 pub use link::{Event, Link, Waker};
 pub use metadata::Field;
 pub use punted::Punted;
-pub use record::{Key, Prefix, Record, fields_of};
+pub use record::{Element, Key, Prefix, Record, fields_of};
 pub(crate) use rings::{Pinning, Rings};
 pub use rings::{PortInfo, Stop};
 pub use several::run_per_worker;

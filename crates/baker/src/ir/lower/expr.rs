@@ -121,6 +121,9 @@ impl<'p> Lowering<'p> {
                 let (entry, ty) = (self.value(pointer), self.int(expr.ty));
                 one(self.b.push(ty, Op::EntryLoad { entry, field: *field }))
             }
+            ExprKind::Element(holder, elements, index) => {
+                one(self.element(holder, *elements, index, self.int(expr.ty)))
+            }
             ExprKind::Entry(pointer) => {
                 let entry = self.value(pointer);
                 let types = self.scalars(expr.ty).into_iter().enumerate();
@@ -155,9 +158,12 @@ impl<'p> Lowering<'p> {
                 let (index, amount) = (self.value(index), self.value(amount));
                 one(self.b.push(Ty::Int(1), Op::Take { table: *table, index, amount }))
             }
-            ExprKind::Copy(_) | ExprKind::Create | ExprKind::HoldGet(..) | ExprKind::Decap(..) | ExprKind::Encap(_) => {
-                one(self.consume(expr))
-            }
+            ExprKind::Copy(_)
+            | ExprKind::Create
+            | ExprKind::HoldGet(..)
+            | ExprKind::Decap(..)
+            | ExprKind::Encap(_)
+            | ExprKind::Replace(_) => one(self.consume(expr)),
             ExprKind::Peek(..) => unreachable!("the checker has refused a peek without a name"),
             ExprKind::Packet(..) => self.packet_call(expr),
         }

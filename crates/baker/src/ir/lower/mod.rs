@@ -10,14 +10,17 @@
 
 mod access;
 mod aging;
+mod arrays;
 mod checksum;
 mod expr;
 mod extent;
+mod fresh;
 mod layers;
 mod packet;
 mod queue;
 mod reasons;
 mod stmt;
+mod sums;
 mod timer;
 
 use std::collections::BTreeSet;

@@ -55,6 +55,8 @@ nodes! {
     WireEnd,
     /// The name of a type.
     TypeRef,
+    /// `[length]` behind the type of a field or the name of a variable.
+    ArrayLength,
 }
 
 choice! {
@@ -196,8 +198,13 @@ impl StructField {
         name(&self.syntax)
     }
 
-    /// Its type.
+    /// Its type; of an array, that of an element.
     pub fn ty(&self) -> Option<TypeRef> {
+        child(&self.syntax)
+    }
+
+    /// How many elements it has, where it is an array.
+    pub fn length(&self) -> Option<ArrayLength> {
         child(&self.syntax)
     }
 }
@@ -468,5 +475,12 @@ impl TypeRef {
     /// The type's name.
     pub fn name(&self) -> Option<Name> {
         name(&self.syntax)
+    }
+}
+
+impl ArrayLength {
+    /// How many elements there are.
+    pub fn value(&self) -> Option<Expr> {
+        child(&self.syntax)
     }
 }

@@ -267,6 +267,11 @@ impl Queue {
     pub fn drops(&self) -> Option<Name> {
         name(child::<DropClause>(&self.syntax)?.syntax())
     }
+
+    /// The metadata by which that is decided, if written.
+    pub fn drops_by(&self) -> Option<Name> {
+        names(child::<DropClause>(&self.syntax)?.syntax()).nth(1)
+    }
 }
 
 impl Ppf {

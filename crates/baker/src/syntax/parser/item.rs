@@ -146,6 +146,18 @@ impl Parser<'_> {
         found
     }
 
+    /// `'[' expr ']'`, where it is there.
+    pub(super) fn array_length(&mut self) {
+        if !self.at(LBracket) {
+            return;
+        }
+        self.start(ArrayLength);
+        self.bump();
+        self.expr();
+        self.expect(RBracket, "after the number of elements");
+        self.finish();
+    }
+
     /// `NAME (',' NAME)*`
     pub(super) fn name_list(&mut self, what: &str) {
         while self.name(what) && self.eat(Comma) {}
@@ -222,8 +234,8 @@ impl Parser<'_> {
 
     fn struct_field(&mut self) {
         self.start(StructField);
-        if self.field_name() && self.expect(Colon, "and a type after the name of the field") {
-            self.type_ref();
+        if self.field_name() && self.expect(Colon, "and a type after the name of the field") && self.type_ref() {
+            self.array_length();
         }
         self.semicolon("after this field");
         self.finish();

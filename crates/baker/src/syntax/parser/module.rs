@@ -215,7 +215,10 @@ impl Parser<'_> {
         if self.at_keyword(DropKw) {
             self.start(DropClause);
             self.bump_as(DropKw);
-            self.name("`newest` or `oldest`");
+            if self.name("`newest`, `oldest` or `lowest`") {
+                // `lowest` and a name of the metadata.
+                self.eat(Name);
+            }
             self.finish();
         }
         self.semicolon("after this queue");

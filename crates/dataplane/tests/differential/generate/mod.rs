@@ -19,13 +19,16 @@ use crate::numbers::SplitMix64;
 pub use world::Header;
 
 /// What programs are written with that neither their operations nor their effects show.
-pub const CONSTRUCTS: [&str; 6] = [
+pub const CONSTRUCTS: [&str; 9] = [
     "a table of another module",
     "a function of the library",
     "a protocol of the library",
     "a call while an entry is locked",
     "break while an entry is locked",
     "continue while an entry is locked",
+    "another header in the place of one",
+    "the sum of a payload",
+    "an element found at run time",
 ];
 
 /// A program and what the maker of packets wants to know of it.

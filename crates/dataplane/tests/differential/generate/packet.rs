@@ -164,7 +164,7 @@ impl Body<'_> {
             let reason = self.reason_of(&name);
             return self.line(format!("packet_drop({name}, {reason});"));
         }
-        let make = *self.n.pick(&["packet_decap", "packet_encap"]);
+        let make = *self.n.pick(&["packet_decap", "packet_encap", "packet_replace"]);
         let any = self.channels(None);
         let to = if !any.is_empty() && self.n.chance(75) {
             self.n.pick(&any).protocol
