@@ -32,6 +32,8 @@ fn viewer(media: &Media, (proxy, own): (&str, &str), path: &str, tracks: usize) 
     viewer.good("OPTIONS", &viewer.url.clone(), &[]);
     viewer.good("DESCRIBE", &viewer.url.clone(), &[("Accept", "application/sdp")]);
     (0..tracks).for_each(|track| viewer.set_up(&media.viewers, own, track));
+    // The kernel has known the viewer since it has connected, and the program's tables follow.
+    media.wait("no way to the viewer", |media| media.json(&["routes", &own.to_string()])["to"] == "port");
     viewer
 }
 

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
@@ -110,9 +112,12 @@ impl Datagrams {
         self.bound.retain(|to, _| !matches!(to, To::Media(_) | To::Reports(_)));
     }
 
-    /// Sends a datagram, if the socket has room for it.
+    /// Sends a datagram, if the socket has room for it. The system is asked, and not tokio, which knows of no room in a
+    /// socket before it has heard of it for the first time.
     pub fn send(&self, by: To, to: SocketAddr, bytes: &[u8]) -> bool {
-        self.bound.get(&by).is_some_and(|bound| bound.socket.try_send_to(bytes, to).is_ok())
+        let Some(bound) = self.bound.get(&by) else { return false };
+        let to = SockaddrStorage::from(to);
+        sendto(bound.socket.as_raw_fd(), bytes, &to, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 }
 
