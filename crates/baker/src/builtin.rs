@@ -11,6 +11,8 @@ pub enum Function {
     ChannelPut,
     /// `channel_put_at(channel, queue, pkt, time)`
     ChannelPutAt,
+    /// `channel_put_all(channel, group, pkt)`
+    ChannelPutAll,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
     /// `packet_end(pkt)`
@@ -25,6 +27,8 @@ pub enum Function {
     PacketEncap,
     /// `packet_peek(pkt)`, `packet_peek(pkt, bytes)`
     PacketPeek,
+    /// `packet_replace(pkt)`
+    PacketReplace,
     /// `packet_create()`
     PacketCreate,
     /// `packet_load(pkt, offset)`
@@ -43,8 +47,10 @@ pub enum Function {
     PacketLength,
     /// `checksum_ok(pkt)`, `checksum_ok(pkt, pseudo)`
     ChecksumOk,
-    /// `checksum_set(pkt)`, `checksum_set(pkt, pseudo)`
+    /// `checksum_set(pkt)`, with a pseudo header's sum or without, with the payload's or without
     ChecksumSet,
+    /// `checksum_payload(pkt)`, with a pseudo header's sum or without, with a number of bytes or without
+    ChecksumPayload,
     /// `checksum_adjust(pkt, old, new)`
     ChecksumAdjust,
     /// `checksum_none(pkt)`
@@ -69,6 +75,8 @@ pub enum Function {
     HoldPut,
     /// `hold_get(table, number)`
     HoldGet,
+    /// `group_member(group, pkt)`
+    GroupMember,
 }
 
 /// What becomes of a function's value.
@@ -156,7 +164,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 31] = [
+pub static FUNCTIONS: [Builtin; 35] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -181,6 +189,23 @@ pub static FUNCTIONS: [Builtin; 31] = [
             "channel_put_at(channel, queue, pkt, time)\nchannel_put_at(channel, queue[i], pkt, time)",
             "Consumes the handle: the packet waits in the queue, and goes on where the channel leads not before the \
              time and not before those in front of it.\n\nDrops with `queue_full` where the queue is full.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("hands a packet on"),
+        // The group keeps it in a frame that no other packet is in.
+        makes: 1,
+        drops: &["group_full", "no_member"],
+        ..row(
+            Function::ChannelPutAll,
+            (3, 3),
+            "channel_put_all",
+            "channel_put_all(channel, group, pkt)\nchannel_put_all(channel, group[i], pkt)",
+            "Consumes the handle: a packet of its own goes on where the channel leads for each member of the group, with \
+             the member's number in `metadata.member`. That happens between batches, a few members at a time.\n\n\
+             Drops with `no_member` where the group has none, with `group_full` where too many packets wait for this.",
         )
     },
     Builtin {
@@ -272,6 +297,20 @@ pub static FUNCTIONS: [Builtin; 31] = [
         )
     },
     Builtin {
+        packet: OnPacket::Consumes,
+        not_locked: ON_HEADERS,
+        drops: &["truncated"],
+        ..row(
+            Function::PacketReplace,
+            (1, 1),
+            "packet_replace",
+            "Q_packet_t *packet_replace(pkt)",
+            "Consumes the handle; a handle of another protocol at the same place. Its fixed header, of zeros and the \
+             declared defaults, takes the place of as many bytes. The packet keeps its length and the headers in \
+             front.\n\nDrops with `truncated` where there are fewer bytes.",
+        )
+    },
+    Builtin {
         not_locked: MAKES,
         makes: 1,
         ..row(
@@ -352,10 +391,25 @@ pub static FUNCTIONS: [Builtin; 31] = [
         steps: ALL_BYTES,
         ..row(
             Function::ChecksumSet,
-            (1, 2),
+            (1, 3),
             "checksum_set",
-            "checksum_set(pkt)\nchecksum_set(pkt, pseudo)",
-            "Computes the checksum that the protocol declares, over all that it covers.",
+            "checksum_set(pkt)\nchecksum_set(pkt, pseudo)\nchecksum_set(pkt, payload)\nchecksum_set(pkt, pseudo, payload)",
+            "Computes the checksum that the protocol declares, over all that it covers. With the sum of the payload, that \
+             is not read.",
+        )
+    },
+    Builtin {
+        packet: OnPacket::Accesses,
+        not_locked: ON_BYTES,
+        steps: ALL_BYTES,
+        ..row(
+            Function::ChecksumPayload,
+            (1, 3),
+            "checksum_payload",
+            "u16 checksum_payload(pkt)\nu16 checksum_payload(pkt, bytes)\nu16 checksum_payload(pkt, pseudo)\n\
+             u16 checksum_payload(pkt, pseudo, bytes)",
+            "The sum of what a checksum covers behind the header, or behind so many bytes, by what the checksum says. \
+             Only where there is none are the bytes summed up.",
         )
     },
     Builtin {
@@ -490,6 +544,19 @@ pub static FUNCTIONS: [Builtin; 31] = [
             "hold_get",
             "P_packet_t *hold_get(table, number)",
             "A copy of the packet that is held under the number, or `null`, which the next statement tests.",
+        )
+    },
+    Builtin {
+        returns: Returns::Checked,
+        packet: OnPacket::Accesses,
+        not_locked: Some("looks an entry up"),
+        ..row(
+            Function::GroupMember,
+            (2, 2),
+            "group_member",
+            "V *group_member(group, pkt)",
+            "The value of the member that this packet was made for by `channel_put_all`, or `null` where it has left the \
+             group meanwhile, or where the packet is none of this group.",
         )
     },
 ];

@@ -222,7 +222,7 @@ fn parts_of_modules() {
             }
             ModuleItem::Table(t) => {
                 let types = texts(t.types().filter_map(|t| t.name()));
-                tables.push((t.kind().expect("a kind"), types, texts(t.name().into_iter())));
+                tables.push((t.kind().expect("a kind").text().to_owned(), types, texts(t.name().into_iter())));
             }
             ModuleItem::Ppf(p) => {
                 let param = p.param().expect("a parameter");
@@ -244,9 +244,9 @@ fn parts_of_modules() {
     assert_eq!(
         tables,
         [
-            (TableKind::Array, own("mac_addr_t"), own("macs")),
-            (TableKind::Hash, own("u32 next_hop_t"), own("flows")),
-            (TableKind::Lpm, own("u32 u32"), own("fib"))
+            (own("array"), own("mac_addr_t"), own("macs")),
+            (own("hash"), own("u32 next_hop_t"), own("flows")),
+            (own("lpm"), own("u32 u32"), own("fib"))
         ]
     );
     assert_eq!(ppfs, [(own("route"), own("input"), false), (own("next"), own("inner"), true)]);

@@ -8,6 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use baker::ir::{ChannelId, Program, TimerId};
 use baker::opt::reach::{Reach, reach};
+use baker::opt::share::{Copies, copies};
 use baker::opt::stage::Plan;
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
@@ -23,6 +24,7 @@ pub struct Native {
     entries: Vec<Option<abi::RunFn>>,
     timers: Vec<abi::TimerFn>,
     reach: Reach,
+    copies: Copies,
     // What the functions above lie in, and the pointers that they call each other through.
     _codes: Vec<Code>,
     _pointers: Vec<Pointer>,
@@ -82,7 +84,8 @@ impl Native {
         });
         let (first, Addresses { entries, timers }) = first?;
         let codes = [vec![first], others?].into_iter().flatten().collect();
-        Ok(Native { entries, timers, reach: reach(&program), _codes: codes, _pointers: pointers })
+        let (reach, copies) = (reach(&program), copies(&program));
+        Ok(Native { entries, timers, reach, copies, _codes: codes, _pointers: pointers })
     }
 
     /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value
@@ -94,6 +97,11 @@ impl Native {
     /// How far the code reaches into packets that were received.
     pub fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// How many bytes a copy for a member of a group needs for itself, which enters by this channel; `None`: all.
+    pub fn of_member(&self, entry: ChannelId) -> Option<u32> {
+        self.copies.of_members(entry)
     }
 
     /// The function of a timer, as [`Native::run_fn`].

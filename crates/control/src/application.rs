@@ -14,6 +14,7 @@ mod queries;
 mod reloads;
 mod settings;
 
+use baker::ir::Program;
 use dataplane::controller::{Controller, NamedTables};
 
 pub use self::queries::{Answer, Offer, Offered, Queries, QueryError, QueryTarget, Registry};
@@ -82,6 +83,12 @@ pub trait Application: Sync {
     /// A new controller, with the ways by which settings and queries come to it. It does nothing before it runs: one is
     /// also made to ask for its functions ([`Controller::externs`]).
     fn controller(&self, reloads: Reloads<Self::Settings>, queries: Queries) -> Box<dyn Controller>;
+
+    /// Whether a program needs the controller that is not wired to it and calls none of its functions, such as for
+    /// tables that it is to fill.
+    fn serves(&self, _program: &Program) -> bool {
+        false
+    }
 
     /// What the settings make. Reads them and does nothing else, so that `replay`, `explain` and packet cases have
     /// their entries, too.

@@ -22,6 +22,8 @@ pub trait AnyApplication: Sync {
     fn queries(&self) -> &'static [Offer];
     /// A new controller, and the way by which settings come to it.
     fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
+    /// See [`Application::serves`].
+    fn serves(&self, program: &Program) -> bool;
     /// See [`Application::read`].
     fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> AnySettings;
     /// See [`Application::install`].
@@ -47,6 +49,10 @@ impl<A: Application> AnyApplication for A {
     fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
         let reloads = Reloads::default();
         (self.controller(reloads.clone(), queries), Arc::new(reloads))
+    }
+
+    fn serves(&self, program: &Program) -> bool {
+        Application::serves(self, program)
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> AnySettings {
@@ -158,8 +164,9 @@ impl Applications {
         let path = root.key("controllers");
         let Some(table) = document::table(value, &path, errors) else { return all };
         let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
-        let has_settings =
-            |own: &&&'static dyn AnyApplication| wired(own.name()) && own.settings() != SettingsUse::None;
+        let has_settings = |own: &&&'static dyn AnyApplication| {
+            (wired(own.name()) || own.serves(program)) && own.settings() != SettingsUse::None
+        };
         for (key, value) in table {
             let name: &str = key.get_ref();
             let path = path.key(name);
@@ -186,7 +193,8 @@ impl Applications {
         }
     }
 
-    /// The controllers that a program needs: those that it is wired to, and those whose functions it calls.
+    /// The controllers that a program needs: those that it is wired to, those whose functions it calls, and those that
+    /// serve it otherwise.
     ///
     /// # Errors
     /// What is in none of the applications.
@@ -205,7 +213,7 @@ impl Applications {
             // One that is only asked for its functions' names.
             let functions = own.start(Queries::default()).0.externs();
             let calls = functions.iter().any(|(function, _)| missing.contains(function));
-            if !wired(own.name()) && !calls {
+            if !wired(own.name()) && !calls && !own.serves(program) {
                 continue;
             }
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));
@@ -287,8 +295,28 @@ mod tests {
 
     const BOTH: Applications = Applications::new(&[&Responder, &Splice]);
 
+    /// One that fills a table.
+    struct Filler;
+
+    impl Application for Filler {
+        const NAME: &'static str = "filler";
+        const SETTINGS: SettingsUse = SettingsUse::Optional;
+        type Settings = u8;
+
+        fn controller(&self, _: Reloads<u8>, _: Queries) -> Box<dyn Controller> {
+            Box::new(Idle)
+        }
+
+        fn serves(&self, program: &Program) -> bool {
+            program.tables.iter().any(|table| table.name == "m.known")
+        }
+    }
+
     fn program(program: &str) -> Program {
-        let known = if program.contains("known") { "extern bool known(u8 n);" } else { "" };
+        declaring(if program.contains("known") { "extern bool known(u8 n);" } else { "" }, program)
+    }
+
+    fn declaring(known: &str, program: &str) -> Program {
         let text = format!(
             "import \"net/ether\";\nmodule m {{ in ether input; out ether a; {known}\n\
              ppf p(ether_packet_t *p) from input {{ {program} channel_put(a, p); }} }}"
@@ -309,6 +337,18 @@ mod tests {
             error,
             "there is no controller responser; did you mean `responder`?\n  controllers: responder, splice"
         );
+    }
+
+    #[test]
+    fn a_controller_runs_for_the_table_that_it_fills() {
+        const ALL: Applications = Applications::new(&[&Filler]);
+        let names = |program: &Program| -> Vec<String> {
+            let needed = ALL.of_program(program).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(needed.reloads.len(), needed.controllers.len());
+            needed.controllers.into_iter().map(|(name, _)| name).collect()
+        };
+        assert!(names(&program("")).is_empty());
+        assert_eq!(names(&declaring("hash<u32, u32> known[8];", "")), ["filler"]);
     }
 
     #[test]

@@ -310,7 +310,7 @@ fn errors_of_sections() {
     assert_eq!(
         error("[tables.m.fbi]"),
         "t.toml:1: tables.m.fbi: module m has no such table; did you mean `fib`?; \
-         accepted: actions, small, flows, stations, six, colors, fib, fib6, members, pairs, verdicts, limits"
+         accepted: actions, small, flows, stations, six, colors, fib, fib6, members, pairs, verdicts, histories, limits"
     );
     assert_eq!(
         error("[tables.m]\nfib = 1"),

@@ -57,6 +57,8 @@ fn natural_notation() {
     same("m.verdicts", "no_route", "{ why = \"no_reason\", count = 3 }");
     let action = "{ color = \"blue\", delta = -3, on = false, mac = \"02:00:00:00:00:01\", mask = 6 }";
     same("m.actions", "15", action);
+    let history = "{ seen = [1, 2, 65535], colors = [\"red\", \"blue\"], total = 7, last = [\"02:00:00:00:00:01\"] }";
+    same("m.histories", "9", history);
     // Names, lists and other ways to write a number.
     let other = |table: &str, key: &str, value: &str| shown(table, key, value).unwrap();
     assert_eq!(other("m.stations", "0x020000000001", "p63"), ("02:00:00:00:00:01".into(), "63".into()));
@@ -81,6 +83,15 @@ fn mistakes_name_the_table_the_key_and_what_is_accepted() {
         "table m.stations: key 02:00:00:00:00:01: value 256: 256 is out of range; \
          accepted: an integer from 0 to 255, or the name of a port"
     );
+    let history = |seen: &str| {
+        let value = format!("{{ seen = {seen}, colors = [1, 9], total = 7, last = [1] }}");
+        wrong("m.histories", "9", &value)
+    };
+    assert!(history("[1, 2]").contains("value.seen: this is 2 elements; accepted: a list of 3: […], each"));
+    assert!(history("1").contains("value.seen: this is an integer; accepted: a list of 3"), "{}", history("1"));
+    assert!(history("[1, 65536, 3]").contains("seen[1]: 65536 is out of range"), "{}", history("[1, 65536, 3]"));
+    let text = wrong("m.histories", "9", "{ seen = [1, 2, 3], colors = [1, 1] }");
+    assert!(text.contains("accepted: { seen = […], colors = […], total = …, last = […] }"), "{text}");
     let text = wrong("m.limits", "0", "{ rate = 1 }");
     assert!(text.contains("burst of meter is missing"), "{text}");
     assert!(wrong("m.limits", "4", "{ rate = 1, burst = 1 }").contains("beyond the end"));

@@ -29,15 +29,18 @@ pub const ENDS: [Builtin; 4] = [
     builtin("host", "module.output -> host;", "Frames go to the kernel's own stack."),
     builtin(
         "controller",
-        "module.output -> controller NAME;\ncontroller NAME -> module.input;",
-        "Packets go to a controller, which runs beside the workers, or are injected by it.",
+        "module.output -> controller NAME;\nmodule.output -> controller NAME batch 256 within 5ms;\ncontroller NAME -> module.input;",
+        "Packets go to a controller, which runs beside the workers, or are injected by it. With `batch`, it is woken for \
+         so many packets, or where the first of them has waited so long.",
     ),
 ];
 
 /// Metadata that the language declares.
-pub const METADATA: [Builtin; 2] = [
+pub const METADATA: [Builtin; 4] = [
     builtin("rx.port", "rx.port : port_t;", "The number of the port that the packet came in on."),
     builtin("tx.port", "tx.port : port_t;", "The number of the port that the packet is to go out of; 0 is no port."),
+    builtin("group", "group : u32;", "Behind `channel_put_all`: the group that the packet was put to."),
+    builtin("member", "member : u32;", "Behind `channel_put_all`: the number of the member that the packet is for."),
 ];
 
 /// Types to offer; there are `u1` to `u128` and `i1` to `i128`.

@@ -19,7 +19,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 30] = [
+const MODULE_WORDS: [&str; 31] = [
     "in",
     "out",
     "channel",
@@ -28,6 +28,7 @@ const MODULE_WORDS: [&str; 30] = [
     "lpm",
     "set",
     "hold",
+    "group",
     "of",
     "idle",
     "into",
@@ -172,7 +173,9 @@ impl Model {
 
     fn metadata_items(&self) -> Vec<CompletionItem> {
         let declared = self.metadata.iter().filter_map(|(_, field)| struct_field(field));
-        declared.chain(["rx", "tx"].map(|name| item(name, CompletionItemKind::FIELD))).collect()
+        let groups: &[_] = if self.has_groups() { &["group", "member"] } else { &[] };
+        let own = ["rx", "tx"].iter().chain(groups).map(|name| item(name, CompletionItemKind::FIELD));
+        declared.chain(own).collect()
     }
 
     fn wire_ends(&self) -> Vec<CompletionItem> {

@@ -37,7 +37,8 @@ impl Model {
             Target::Type(name) => page(&name, [type_text(&name)]),
             Target::AllMetadata => {
                 let declared = self.metadata.iter().map(|(_, field)| line(field.syntax()));
-                let builtin = crate::builtin::METADATA.iter().map(|b| b.form.to_string());
+                let known = crate::builtin::METADATA.iter().filter(|b| b.name.contains('.') || self.has_groups());
+                let builtin = known.map(|b| b.form.to_string());
                 let fields: Vec<_> = builtin.chain(declared).map(|f| format!("    {f}\n")).collect();
                 let text = "It travels with the packet between PPFs, not in it; zero at `rx` but for `rx.port`.";
                 page(&format!("metadata {{\n{}}}", fields.concat()), [text.to_string()])

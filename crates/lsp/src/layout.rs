@@ -91,7 +91,11 @@ impl Model {
         let (mut size, mut align) = (0u32, 1);
         for field in ast::Struct::cast(symbol.node.clone())?.fields() {
             let (width, _) = self.type_width(symbol.module.as_deref(), field.ty()?.name()?.text())?;
-            let own = storage_size(width);
+            let count = match field.length() {
+                Some(length) => self.constant(symbol.module.as_deref(), &length.value()?, MAX_DEPTH)?.bits(32) as u32,
+                None => 1,
+            };
+            let own = storage_size(width).checked_mul(count)?;
             align = align.max(storage_align(width));
             size = size.checked_next_multiple_of(storage_align(width))?.checked_add(own)?;
         }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use baker::check::{File, Loaded, load};
 use baker::number::Number;
 use baker::source::{FileId, Sources};
-use baker::syntax::SyntaxNode;
 use baker::syntax::ast::{self, AstNode, ModuleItem};
+use baker::syntax::{SyntaxKind, SyntaxNode};
 
 use crate::documents::{Documents, Imports};
 
@@ -99,6 +99,15 @@ pub struct Model {
 }
 
 impl Model {
+    /// Whether a module declares groups.
+    pub fn has_groups(&self) -> bool {
+        let is_group = |symbol: &Symbol| {
+            let kind = ast::Table::cast(symbol.node.clone()).and_then(|table| table.kind());
+            kind.is_some_and(|kind| kind.kind() == SyntaxKind::GroupKw)
+        };
+        self.modules.values().flat_map(HashMap::values).any(is_group)
+    }
+
     /// Reads the program whose root is an open document.
     pub fn new(name: &str, text: &str, documents: &Documents) -> Model {
         let loader = Imports::new(documents);

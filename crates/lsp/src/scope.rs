@@ -198,7 +198,8 @@ impl Model {
         }
     }
 
-    /// The type of `table[key]`: the value of an array, a pointer to that of another table.
+    /// The type of `table[key]`, and of `group_member(table, pkt)`: the value of an array, a pointer to that of another
+    /// table.
     fn entry_type(&self, table: &ast::Expr) -> Type {
         let name = match table {
             ast::Expr::Name(name) => name.name(),
@@ -226,6 +227,9 @@ impl Model {
         match name.and_then(|name| self.target(name.syntax())) {
             Some(Target::Builtin(b)) if b.name == "packet_copy" => {
                 call.args().next().map_or(Type::Unknown, |packet| self.expr_type(&packet))
+            }
+            Some(Target::Builtin(b)) if b.name == "group_member" => {
+                call.args().next().map_or(Type::Unknown, |groups| self.entry_type(&groups))
             }
             Some(Target::Symbol(symbol)) if symbol.kind == Kind::Function => {
                 let Some(function) = ast::Function::cast(symbol.node) else { return Type::Unknown };

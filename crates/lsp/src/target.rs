@@ -85,6 +85,10 @@ impl Model {
                 self.struct_field(&owner, text)
             }
             Field => self.field_target(&parent),
+            DropClause => {
+                let by = parent.parent().and_then(ast::Queue::cast)?.drops_by()?;
+                if by.text() == text { self.metadata_target(&[by]) } else { None }
+            }
             StructField => self.struct_field_target(&parent),
             // Parts of a packet such as `header` are no fields.
             Covers | Pseudo => {

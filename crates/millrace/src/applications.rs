@@ -10,6 +10,7 @@ pub const LINKED: &[Linked] = &[
     collector::LINKED,
     firewall::LINKED,
     responder::LINKED,
+    routes::LINKED,
     splice::LINKED,
 ];
 

@@ -16,6 +16,7 @@ pub const WORDS: &[&str] = &[
     "packet_drop(",
     "packet_decap(",
     "packet_encap(",
+    "packet_replace(",
     "packet_copy(",
     "if (",
     "else ",

@@ -77,7 +77,7 @@ impl CodeChecker<'_, '_> {
         })
     }
 
-    fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
+    pub(super) fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
         let described = self.checker.describe(found);
         let error = Diagnostic::new(
             "no-fields",
@@ -106,9 +106,12 @@ impl CodeChecker<'_, '_> {
             },
             _ => return Typed::error(span),
         };
+        if self.array_without_index(id, field) {
+            return Typed::error(span);
+        }
         let declared = &self.checker.hir.structs[id.0 as usize];
         let Some(index) = declared.fields.iter().position(|f| f.0 == field.text()) else {
-            let (name, known) = (declared.name.clone(), declared.fields.iter().map(|f| f.0.clone()).collect());
+            let (name, known) = (declared.name.clone(), self.field_names(id));
             self.no_field(field, &name, known);
             return Typed::error(span);
         };
@@ -197,6 +200,7 @@ impl CodeChecker<'_, '_> {
             Symbol::Table(_)
                 | Symbol::Meter(_)
                 | Symbol::Hold(_)
+                | Symbol::Group(_)
                 | Symbol::Queue(_)
                 | Symbol::Counter(_)
                 | Symbol::Port(_)
@@ -310,6 +314,9 @@ impl CodeChecker<'_, '_> {
     pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Typed {
         if self.constant {
             return self.not_constant(span);
+        }
+        if index.base().is_some_and(|base| self.is_element(&base)) {
+            return self.element(index, span);
         }
         let Some((table, key)) = self.table_and_key(index) else { return Typed::error(span) };
         let info = &self.checker.hir.tables[table.0 as usize];

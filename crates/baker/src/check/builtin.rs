@@ -52,6 +52,7 @@ impl CodeChecker<'_, '_> {
         match function {
             Function::PacketCopy => self.packet(&name, &args, span, ExprKind::Copy, None),
             Function::PacketEncap => self.packet(&name, &args, span, ExprKind::Encap, Some(wanted)),
+            Function::PacketReplace => self.packet(&name, &args, span, ExprKind::Replace, Some(wanted)),
             Function::PacketDecap | Function::PacketPeek => self.inner_packet(function, &name, &args, wanted, span),
             Function::PacketCreate => self.packet_create(&name, wanted, span),
             Function::PacketLoad => self.packet_load(&args, wanted, span),
@@ -60,7 +61,9 @@ impl CodeChecker<'_, '_> {
             | Function::PacketTrimTail
             | Function::PacketGrowHead
             | Function::PacketGrowTail => self.packet_resize(function, &args, span),
-            Function::ChecksumOk | Function::ChecksumSet => self.checksum_sum(function, &name, &args, span),
+            Function::ChecksumOk | Function::ChecksumSet | Function::ChecksumPayload => {
+                self.checksum_sum(function, &name, &args, span)
+            }
             Function::ChecksumAdjust => self.checksum_adjust(&args, span),
             Function::ChecksumNone => self.checksum_none(&args, span),
             Function::PacketLength => match self.handle(&args[0]) {
@@ -75,8 +78,10 @@ impl CodeChecker<'_, '_> {
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
             Function::HoldGet => self.hold_get(&args, span),
+            Function::GroupMember => self.group_member(&args, span),
             Function::ChannelPut
             | Function::ChannelPutAt
+            | Function::ChannelPutAll
             | Function::PacketDrop
             | Function::PacketEnd
             | Function::PacketRequire
@@ -121,7 +126,7 @@ impl CodeChecker<'_, '_> {
         given == wanted
     }
 
-    /// `packet_copy` and `packet_encap`. The latter changes the protocol to the one that is wanted.
+    /// `packet_copy`, `packet_encap` and `packet_replace`. The latter two change the protocol to the one that is wanted.
     fn packet(
         &mut self,
         name: &ast::Name,
@@ -275,6 +280,7 @@ impl CodeChecker<'_, '_> {
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
             Function::ChannelPutAt => self.channel_put_at(&args)?,
+            Function::ChannelPutAll => self.channel_put_all(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::PacketEnd => self.packet_end(&args)?,
             Function::PacketRequire => self.packet_require(&args)?,

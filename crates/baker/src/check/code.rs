@@ -107,6 +107,17 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
         Typed::error(span)
     }
 
+    /// The value of a constant expression.
+    pub(super) fn evaluate(&mut self, expr: &ast::Expr) -> Option<Constant> {
+        let outside = std::mem::replace(&mut self.constant, true);
+        let value = self.expr(expr, None);
+        self.constant = outside;
+        match value.lit {
+            Some(lit) => Some(Constant::Untyped(lit)),
+            None => self.constant_of(value.expr),
+        }
+    }
+
     /// The value of an expression that must be constant.
     pub(super) fn constant_of(&mut self, expr: Expr) -> Option<Constant> {
         match (expr.kind, expr.ty) {

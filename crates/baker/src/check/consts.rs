@@ -154,12 +154,7 @@ impl Checker<'_> {
 
     /// The value of a constant expression.
     pub(super) fn evaluate_expr(&mut self, file: FileId, scope: Scope, expr: &ast::Expr) -> Option<Constant> {
-        let mut code = CodeChecker::constant(self, file, scope);
-        let value = code.expr(expr, None);
-        match value.lit {
-            Some(lit) => Some(Constant::Untyped(lit)),
-            None => code.constant_of(value.expr),
-        }
+        CodeChecker::constant(self, file, scope).evaluate(expr)
     }
 
     /// A constant expression from `least` to `most`.
@@ -172,10 +167,15 @@ impl Checker<'_> {
         (least, most): (u32, u32),
     ) -> Option<u32> {
         let value = self.evaluate_expr(file, scope, expr)?;
+        self.size_of(self.span(file, expr), value, what, (least, most))
+    }
+
+    /// A constant as a number from `least` to `most`.
+    pub(super) fn size_of(&mut self, at: Span, value: Constant, what: &str, (least, most): (u32, u32)) -> Option<u32> {
         let size = value.bits().and_then(|bits| u32::try_from(bits).ok()).filter(|s| (least..=most).contains(s));
         if size.is_none() {
             self.error(
-                Diagnostic::new("size-out-of-range", self.span(file, expr), format!("{what} is out of range"))
+                Diagnostic::new("size-out-of-range", at, format!("{what} is out of range"))
                     .label(format!("must be from {least} to {most}")),
             );
         }

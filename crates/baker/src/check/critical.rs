@@ -319,7 +319,7 @@ fn sources(pointer: &Expr, first: usize, nodes: &mut Vec<usize>) {
         return;
     }
     match &pointer.kind {
-        ExprKind::Lookup(TableId(table), _) => nodes.push(*table as usize),
+        ExprKind::Lookup(TableId(table), _) | ExprKind::Member(TableId(table), _) => nodes.push(*table as usize),
         ExprKind::Local(LocalId(local)) => nodes.push(first + *local as usize),
         ExprKind::Ternary(_, a, b) => {
             sources(a, first, nodes);
@@ -343,7 +343,9 @@ fn retype(expr: &mut Expr, locals: &[Type], values: &[LayoutId]) {
         return;
     }
     expr.ty = match &expr.kind {
-        ExprKind::Lookup(TableId(table), _) => Type::Pointer(values[*table as usize]),
+        ExprKind::Lookup(TableId(table), _) | ExprKind::Member(TableId(table), _) => {
+            Type::Pointer(values[*table as usize])
+        }
         ExprKind::Local(LocalId(local)) => locals[*local as usize],
         // Of a null and a pointer the pointer says it.
         ExprKind::Ternary(_, a, b) if matches!(a.kind, ExprKind::Const(_)) => b.ty,

@@ -121,6 +121,7 @@ impl CodeChecker<'_, '_> {
                 let hint = match symbol {
                     Symbol::Table(_) => "look a key up in it: `table[key]`",
                     Symbol::Hold(_) => "packets are got by `hold_get(table, number)`",
+                    Symbol::Group(_) => "a packet behind it has a member: `group_member(viewers, pkt)`",
                     Symbol::Queue(_) => "put packets into it: `channel_put_at(output, line[i], pkt, time)`",
                     Symbol::Meter(_) => "take tokens from it: `meter_take(meter, 1)`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",
@@ -221,7 +222,9 @@ impl CodeChecker<'_, '_> {
             let (Some(field_name), Some(expr)) = (field.name(), field.value()) else { continue };
             let at = field_name.span(self.file);
             let Some(index) = declared.iter().position(|f| f.0 == field_name.text()) else {
-                self.no_field(&field_name, name.text(), declared.iter().map(|f| f.0.clone()).collect());
+                if !self.array_without_index(id, &field_name) {
+                    self.no_field(&field_name, name.text(), self.field_names(id));
+                }
                 failed = true;
                 continue;
             };
@@ -239,6 +242,12 @@ impl CodeChecker<'_, '_> {
         }
         if failed {
             return Typed::error(span);
+        }
+        // There are no values of arrays: their elements are zero.
+        let arrays = &self.checker.hir.structs[id.0 as usize].arrays;
+        for field in arrays.iter().flat_map(|(_, elements)| elements.first..elements.first + elements.count) {
+            let ty = declared[field as usize].1;
+            values[field as usize] = Some(Expr { kind: ExprKind::Const(0), ty, span });
         }
         let missing: Vec<_> = declared.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| &*f.0).collect();
         if !missing.is_empty() {

@@ -113,6 +113,8 @@ struct Flow<'a> {
     lent: bool,
     /// Handles that only look into a packet, and the handle of that packet. They end with it.
     peeked: HashMap<LocalId, LocalId>,
+    /// The handle that each of them was made of.
+    around: HashMap<LocalId, LocalId>,
     /// Handles that are still held behind a `switch` because a value without a label passes it by: what it looks at,
     /// and which value.
     passed: HashMap<LocalId, &'a (Span, String)>,
@@ -131,8 +133,9 @@ fn passes(error: Diagnostic, (switch, which): &(Span, String)) -> Diagnostic {
 
 impl<'a> Flow<'a> {
     fn new(program: &'a Program, code: &'a Code, params: u32, lent: bool, errors: &'a mut Vec<Diagnostic>) -> Flow<'a> {
-        let (peeked, passed) = (HashMap::new(), HashMap::new());
-        Flow { program, code, params, lent, peeked, passed, only_passed: None, exits: Vec::new(), tested: None, errors }
+        let (peeked, around, passed) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (only_passed, exits, tested) = (None, Vec::new(), None);
+        Flow { program, code, params, lent, peeked, around, passed, only_passed, exits, tested, errors }
     }
 
     /// Whether the end can be reached.
@@ -147,12 +150,33 @@ impl<'a> Flow<'a> {
             }
         }
         let code = self.code;
+        self.note_peeks(&code.body);
         let after = self.statements(Some(state), &code.body, code.end);
         if let Some(mut state) = after {
             self.leave(&mut state, |_| true, code.end);
             return true;
         }
         false
+    }
+
+    /// Notes the handles that look into packets.
+    fn note_peeks(&mut self, statements: &[Stmt]) {
+        for statement in statements {
+            if let StmtKind::Let(local, Some(value)) = &statement.kind {
+                let around = match &value.kind {
+                    ExprKind::Peek(of, _) => Some(*of),
+                    ExprKind::Replace(of) => self.around.get(of).copied(),
+                    _ => None,
+                };
+                if let Some(around) = around {
+                    self.peeked.insert(*local, self.peeked.get(&around).copied().unwrap_or(around));
+                    self.around.insert(*local, around);
+                }
+            }
+            for nested in statement.kind.nested() {
+                self.note_peeks(nested);
+            }
+        }
     }
 
     fn name(&self, local: LocalId) -> &'a str {
@@ -282,7 +306,12 @@ impl<'a> Flow<'a> {
                     self.value(&mut state, bytes);
                 }
                 self.used(&mut state, *packet, *span);
-                self.peeked.insert(*local, self.peeked.get(packet).copied().unwrap_or(*packet));
+                state.handles.insert(*local, Handle::Held);
+            }
+            StmtKind::Let(local, Some(Expr { kind: ExprKind::Replace(packet), span, .. }))
+                if self.peeked.contains_key(packet) =>
+            {
+                self.replaced(&mut state, *packet, *span);
                 state.handles.insert(*local, Handle::Held);
             }
             StmtKind::Let(local, Some(Expr { kind: ExprKind::HoldGet(_, key), .. })) => {
@@ -315,6 +344,15 @@ impl<'a> Flow<'a> {
                 self.dereferenced(&mut state, pointer);
                 self.value(&mut state, value);
             }
+            StmtKind::SetElement(holder, _, index, value) => {
+                if matches!(holder.ty, Type::Pointer(_)) {
+                    self.dereferenced(&mut state, holder);
+                } else {
+                    self.value(&mut state, holder);
+                }
+                self.value(&mut state, index);
+                self.value(&mut state, value);
+            }
             StmtKind::Expr(expr) => {
                 self.value(&mut state, expr);
                 if matches!(expr.ty, Type::Packet(_)) {
@@ -329,6 +367,7 @@ impl<'a> Flow<'a> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
+            | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Count(..) => {
@@ -433,6 +472,9 @@ impl<'a> Flow<'a> {
         // next trip it is gone.
         for (packet, at) in moved(&for_.body).into_iter().chain(moved(&for_.step)) {
             self.end_peeks(&mut before, packet, at);
+        }
+        for (packet, at) in replaced(&for_.body) {
+            self.end_beside(&mut before, packet, at);
         }
         let (inside, done) = self.condition(before.clone(), &for_.condition);
         let outside = before.handles.keys().copied().collect();
@@ -554,6 +596,11 @@ impl<'a> Flow<'a> {
                 self.dereferenced(state, pointer);
                 false
             }
+            ExprKind::Element(holder, _, index) if matches!(holder.ty, Type::Pointer(_)) => {
+                self.dereferenced(state, holder);
+                self.value(state, index);
+                false
+            }
             ExprKind::And(..) | ExprKind::Or(..) => {
                 let (yes, no) = self.condition(state.clone(), expr);
                 *state = yes.join(&no);
@@ -652,19 +699,47 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The packet gets longer or shorter, which only its owner may do: the caller may have handles that look into it.
+    /// A header further in becomes another one. It ends, and so does all that looks into the packet but for the headers
+    /// around it.
+    fn replaced(&mut self, state: &mut State, local: LocalId, at: Span) {
+        self.used(state, local, at);
+        let root = self.peeked[&local];
+        if self.is_lent(root) {
+            let hint = "let the PPF that calls it replace the header";
+            return self.lent(root, at, "would make a header in it another one", hint);
+        }
+        self.end_beside(state, local, at);
+    }
+
+    /// All handles that look into the packet that this one looks into end, but for those of the headers around it.
+    fn end_beside(&self, state: &mut State, local: LocalId, at: Span) {
+        let Some(root) = self.peeked.get(&local) else { return };
+        let around: Vec<&LocalId> = std::iter::successors(self.around.get(&local), |at| self.around.get(at)).collect();
+        for (other, _) in self.peeked.iter().filter(|(other, of)| *of == root && !around.contains(other)) {
+            if let Some(handle @ Handle::Held) = state.handles.get_mut(other) {
+                *handle = Handle::Consumed(at);
+            }
+        }
+    }
+
+    /// A packet belongs to the caller, who may have handles that look into it.
+    fn lent(&mut self, local: LocalId, at: Span, what: &str, hint: &str) {
+        self.errors.push(
+            Diagnostic::new("handle-lent", at, format!("the packet `{}` is only lent here", self.name(local)))
+                .label(what)
+                .also(self.declared(local), "belongs to the caller")
+                .hint(hint),
+        );
+    }
+
+    /// The packet gets longer or shorter, which only its owner may do.
     fn resized(&mut self, state: &mut State, local: LocalId, at: Span) {
         if self.only_peeked(state, local, at) {
             return;
         }
         if self.is_lent(local) {
-            self.errors.push(
-                Diagnostic::new("handle-lent", at, format!("the packet `{}` is only lent here", self.name(local)))
-                    .label("would change its length")
-                    .also(self.declared(local), "belongs to the caller")
-                    .hint("compute the number of bytes here, and let the PPF that calls it change the length"),
-            );
-            return;
+            let hint = "compute the number of bytes here, and let the PPF that calls it change the length";
+            return self.lent(local, at, "would change its length", hint);
         }
         self.used(state, local, at);
         self.end_peeks(state, local, at);
@@ -699,12 +774,8 @@ impl<'a> Flow<'a> {
         self.end_peeks(state, local, at);
         if self.is_lent(local) {
             if state.handles.get(&local) != Some(&Handle::Reported) {
-                self.errors.push(
-                    Diagnostic::new("handle-lent", at, format!("the packet `{}` is only lent here", self.name(local)))
-                        .label("would consume it")
-                        .also(self.declared(local), "belongs to the caller")
-                        .hint("a function reads and writes a packet; the PPF that calls it consumes it"),
-                );
+                let hint = "a function reads and writes a packet; the PPF that calls it consumes it";
+                self.lent(local, at, "would consume it", hint);
             }
             state.handles.insert(local, Handle::Reported);
             return;
@@ -761,6 +832,20 @@ fn moved(statements: &[Stmt]) -> Vec<(LocalId, Span)> {
             found.push((packet, expr.span));
         }
         expr.for_each_operand(|operand| exprs.push(operand));
+    }
+    found
+}
+
+/// Handles whose headers some statements replace, and where.
+fn replaced(statements: &[Stmt]) -> Vec<(LocalId, Span)> {
+    let mut found = Vec::new();
+    for statement in statements {
+        if let StmtKind::Let(_, Some(Expr { kind: ExprKind::Replace(packet), span, .. })) = statement.kind {
+            found.push((packet, span));
+        }
+        for nested in statement.kind.nested() {
+            found.extend(replaced(nested));
+        }
     }
     found
 }

@@ -102,6 +102,11 @@ impl<'p> Headroom<'p> {
                 let offset = self.made(code, &mut heads, value);
                 self.put(*channel, offset);
             }
+            StmtKind::PutAll(channel, _, value, which) => {
+                self.calls(&mut heads, which);
+                let offset = self.made(code, &mut heads, value);
+                self.put(*channel, offset);
+            }
             StmtKind::Drop(value, reason) => {
                 self.calls(&mut heads, reason);
                 self.made(code, &mut heads, value);
@@ -164,8 +169,10 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetEntryField(..)
             | StmtKind::SetEntry(..)
             | StmtKind::SetArrayField(..)
+            | StmtKind::SetElement(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
+            | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Require(..)
@@ -180,7 +187,7 @@ impl<'p> Headroom<'p> {
         let size = |protocol: ProtocolId| i64::from(self.program.protocols[protocol.0 as usize].size);
         let of = |local: &LocalId| heads.get(local).copied().unwrap_or(0);
         match (&expr.kind, expr.ty) {
-            (ExprKind::Local(local) | ExprKind::Copy(local), _) => of(local),
+            (ExprKind::Local(local) | ExprKind::Copy(local) | ExprKind::Replace(local), _) => of(local),
             (ExprKind::Decap(local, bytes) | ExprKind::Peek(local, bytes), _) => match code.locals[local.0 as usize].ty
             {
                 // A header is never shorter than its fixed part, whatever its length is said to be.

@@ -66,15 +66,35 @@ pub struct Program {
     pub encap: u32,
 }
 
+impl Program {
+    /// The code of all PPFs, timers and functions.
+    pub fn bodies(&self) -> impl Iterator<Item = &Code> {
+        let timers = self.timers.iter().map(|timer| &timer.code);
+        let functions = self.functions.iter().map(|function| &function.code);
+        self.ppfs.iter().map(|ppf| &ppf.code).chain(timers).chain(functions)
+    }
+}
+
 /// A struct: named scalar fields.
 #[derive(Clone, Debug)]
 pub struct Struct {
     /// Its name.
     pub name: String,
-    /// Names and types of its fields.
+    /// Names and types of its fields. Each element of an array is a field of its own: `x[0]`, `x[1]`, …
     pub fields: Vec<(String, Type)>,
-    /// How it lies in a table.
+    /// Its arrays by their names. The struct that a variable is which is an array has one without a name.
+    pub arrays: Vec<(String, Elements)>,
+    /// How it lies in a table; of a variable that is an array, no layout at all.
     pub layout: LayoutId,
+}
+
+/// The fields that are the elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// The first of them.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
 }
 
 /// A type.
@@ -211,10 +231,15 @@ pub enum StmtKind {
     SetEntry(Expr, Expr),
     /// Sets one field of an array's entry; ignored where the index is out of range.
     SetArrayField(TableId, Expr, u32, Expr),
+    /// Sets an element of an array, by an index known at run time only: of a variable, of an array's entry, or through
+    /// a pointer known not to be null; ignored beyond the end.
+    SetElement(Expr, Elements, Expr, Expr),
     /// `channel_put`.
     Put(ChannelId, Expr),
     /// `channel_put_at`: the channel, the queue, the packet, the line, the time.
     PutAt(ChannelId, QueueId, Expr, Expr, Expr),
+    /// `channel_put_all`: the channel, the groups, the packet, which of them.
+    PutAll(ChannelId, TableId, Expr, Expr),
     /// `packet_drop`: the packet and the reason, which is computed first.
     Drop(Expr, Expr),
     /// `hold_put`: table, number, packet.
@@ -336,6 +361,9 @@ pub enum ExprKind {
     EntryField(Box<Expr>, u32),
     /// The whole value through a pointer known not to be null.
     Entry(Box<Expr>),
+    /// An element of an array, by an index known at run time only, of a struct value or through a pointer known not to
+    /// be null; zero beyond the end.
+    Element(Box<Expr>, Elements, Box<Expr>),
     /// A struct value, one expression per field.
     Struct(Vec<Expr>),
     /// `table_insert` or `table[key] = value`: true where the entry is now there.
@@ -351,6 +379,8 @@ pub enum ExprKind {
     /// `hold_get`: a copy of what is held under a number, or null. Only a variable is declared with it, and the next
     /// statement tests it.
     HoldGet(TableId, Box<Expr>),
+    /// `group_member`: the member that a packet was copied for; pointer or null.
+    Member(TableId, LocalId),
     /// `packet_create` of the expression's protocol.
     Create,
     /// `packet_decap` to the expression's protocol; the header's bytes where they are not its demux.
@@ -360,6 +390,9 @@ pub enum ExprKind {
     Peek(LocalId, Option<Box<Expr>>),
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),
+    /// `packet_replace` by the expression's protocol. Of a handle that looks into a packet, only a variable is declared
+    /// with it.
+    Replace(LocalId),
     /// Another function of the language on a packet, with its further arguments.
     Packet(Builtin, LocalId, Vec<Expr>),
 }
@@ -377,9 +410,11 @@ impl ExprKind {
             ExprKind::Copy(_) => Builtin::PacketCopy,
             ExprKind::Create => Builtin::PacketCreate,
             ExprKind::HoldGet(..) => Builtin::HoldGet,
+            ExprKind::Member(..) => Builtin::GroupMember,
             ExprKind::Decap(..) => Builtin::PacketDecap,
             ExprKind::Peek(..) => Builtin::PacketPeek,
             ExprKind::Encap(_) => Builtin::PacketEncap,
+            ExprKind::Replace(_) => Builtin::PacketReplace,
             ExprKind::Packet(function, ..) => *function,
             _ => return None,
         })
@@ -390,9 +425,11 @@ impl ExprKind {
         match self {
             ExprKind::Length(packet)
             | ExprKind::Copy(packet)
+            | ExprKind::Member(_, packet)
             | ExprKind::Decap(packet, _)
             | ExprKind::Peek(packet, _)
             | ExprKind::Encap(packet)
+            | ExprKind::Replace(packet)
             | ExprKind::Packet(_, packet, _) => Some(*packet),
             _ => None,
         }
@@ -406,6 +443,7 @@ impl StmtKind {
             StmtKind::Put(..) => Builtin::ChannelPut,
             StmtKind::HoldPut(..) => Builtin::HoldPut,
             StmtKind::PutAt(..) => Builtin::ChannelPutAt,
+            StmtKind::PutAll(..) => Builtin::ChannelPutAll,
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,

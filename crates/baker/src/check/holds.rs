@@ -39,8 +39,8 @@ impl Checker<'_> {
             expr.and_then(|expr| self.size(file, Some(module), &expr, what, (1, MAX_PLACES)))
         };
         let places = number(item.size(), "the size of a hold table");
-        let packets = number(item.packets(), "the packets of a hold table");
-        if item.packets().is_none() {
+        let packets = number(item.most(), "the packets of a hold table");
+        if item.most().is_none() {
             self.error(
                 Diagnostic::new("hold-without-of", name.span(file), "how many packets may this table hold?")
                     .label("the frames that they take are set aside")
@@ -61,6 +61,7 @@ impl Checker<'_> {
             is_set: false,
             idle: None,
             meter: None,
+            group: None,
             hold: Some(Hold { protocol: protocol.unwrap_or(ProtocolId(0)), packets: packets.unwrap_or(1) }),
             locked: false,
             into: None,

@@ -180,6 +180,7 @@ impl Checker<'_> {
             Symbol::Table(TableId(id)) => Symbol::Table(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Meter(TableId(id)) => Symbol::Meter(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Hold(TableId(id)) => Symbol::Hold(TableId(self.number_in(instance, id, |own| &own.tables))),
+            Symbol::Group(TableId(id)) => Symbol::Group(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Counter(CounterId(id)) => {
                 Symbol::Counter(CounterId(self.number_in(instance, id, |own| &own.counters)))
             }
@@ -389,6 +390,10 @@ impl Renumber<'_> {
                     *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
                     *queue = self.last.queues[instead(&self.from.queues, &self.to.queues, *queue) as usize];
                 }
+                StmtKind::PutAll(ChannelId(id), table, ..) => {
+                    *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
+                    self.table(table);
+                }
                 StmtKind::Put(ChannelId(id), _) => {
                     *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
                 }
@@ -410,6 +415,7 @@ impl Renumber<'_> {
             | ExprKind::Remove(table, _)
             | ExprKind::SetDeadline(table, ..)
             | ExprKind::HoldGet(table, _)
+            | ExprKind::Member(table, _)
             | ExprKind::Take(table, ..) => self.table(table),
             ExprKind::Call(FunctionId(id), _) => {
                 *id = self.last.functions[instead(&self.from.functions, &self.to.functions, *id) as usize];

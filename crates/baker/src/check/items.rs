@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::arrays::element_names;
 use super::hir::{self, Local, StructId, Type};
 use super::names::{Checker, ModuleId, Port, Symbol};
 use super::types::unsigned;
@@ -25,6 +26,7 @@ impl Checker<'_> {
         for (index, (file, scope, item)) in self.structs.clone().into_iter().enumerate() {
             let name = item.name().expect("declared with a name");
             let mut fields: Vec<(String, String, Type)> = Vec::new();
+            let mut arrays = Vec::new();
             let mut seen: HashMap<String, Span> = HashMap::new();
             for field in item.fields() {
                 let Some((field_name, ty)) = field.name().zip(field.ty()) else { continue };
@@ -44,7 +46,15 @@ impl Checker<'_> {
                     if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
                     Type::Int { .. } | Type::Bool | Type::Reason => {
-                        fields.push((text, self.written_name(scope, &type_name), resolved))
+                        let written = self.written_name(scope, &type_name);
+                        let Some(length) = field.length() else {
+                            fields.push((text, written, resolved));
+                            continue;
+                        };
+                        let Some(count) = self.array_length(file, scope, &length) else { continue };
+                        let first = fields.len() as u32;
+                        fields.extend(element_names(&text, count).map(|name| (name, written.clone(), resolved)));
+                        arrays.push((text, hir::Elements { first, count }));
                     }
                     Type::Error => {}
                     _ => {
@@ -71,6 +81,7 @@ impl Checker<'_> {
             self.hir.structs.push(hir::Struct {
                 name: name.text().to_string(),
                 fields: fields.into_iter().map(|(name, _, ty)| (name, ty)).collect(),
+                arrays,
                 layout,
             });
         }
@@ -79,7 +90,7 @@ impl Checker<'_> {
     /// Declares channels, tables and counters of all modules. Channel 0 is `rx`.
     pub(super) fn check_modules(&mut self) {
         let (protocol, target) = (ProtocolId(0), Target::Host);
-        self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
+        self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target, batch: None });
         for index in 0..self.modules.len() {
             let (module, file, item) = (ModuleId(index), self.modules[index].file, self.modules[index].ast.clone());
             let count = |hir: &hir::Program| {
@@ -122,6 +133,7 @@ impl Checker<'_> {
                     from: None,
                     protocol: protocol.unwrap_or(ProtocolId(0)),
                     target: Target::Host,
+                    batch: None,
                 });
                 ChannelId(self.hir.channels.len() as u32 - 1)
             });
@@ -144,8 +156,11 @@ impl Checker<'_> {
         if kind == DeclaredKind::Hold {
             return self.hold(file, module, item, &name);
         }
+        if kind == DeclaredKind::Group {
+            return self.group(file, module, item, &name);
+        }
         let types: Vec<_> = item.types().collect();
-        if let Some(packets) = item.packets() {
+        if let Some(packets) = item.most() {
             let span = self.span(file, &packets);
             self.error(
                 Diagnostic::new("of-without-hold", span, "only a hold table has packets")
@@ -196,6 +211,7 @@ impl Checker<'_> {
             idle,
             meter: None,
             hold: None,
+            group: None,
             locked: false,
             into: None,
             key: key.unwrap_or(fallback),
@@ -276,7 +292,7 @@ impl Checker<'_> {
         time
     }
 
-    fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
+    pub(super) fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
         match self.type_of(file, Some(module), ty, false) {
             resolved @ (Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_)) => {
                 let name = ty.name().map(|n| self.written_name(Some(module), n.text())).unwrap_or_default();

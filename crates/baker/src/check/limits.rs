@@ -173,6 +173,9 @@ impl Checker<'_> {
             {
                 cost.beside(Cost { size: 2 * self.hir.reasons.len() as u32, depth: 1 });
             }
+            if let StmtKind::SetElement(_, elements, ..) = &statement.kind {
+                cost.beside(Cost { size: 2 * elements.count, depth: 1 });
+            }
             for nested in statement.kind.nested() {
                 cost.beside(self.statements_cost(nested, above + 1, known));
             }
@@ -186,6 +189,9 @@ impl Checker<'_> {
         if above <= MAX_DEPTH {
             if let ExprKind::Call(function, _) = expr.kind {
                 cost.beside(self.function_cost(function.0 as usize, above + 1, known));
+            }
+            if let ExprKind::Element(_, elements, _) = &expr.kind {
+                cost.beside(Cost { size: 2 * elements.count, depth: 1 });
             }
             expr.for_each_operand(|operand| cost.beside(self.expr_cost(operand, above + 1, known)));
         }

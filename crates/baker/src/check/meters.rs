@@ -50,6 +50,7 @@ impl Checker<'_> {
             idle: None,
             meter: Some(MeterRate { rate, burst }),
             hold: None,
+            group: None,
             locked: false,
             into: None,
             key,

@@ -19,6 +19,7 @@
 
 mod access;
 mod arith;
+mod arrays;
 mod builtin;
 mod calls;
 mod clashes;
@@ -29,6 +30,7 @@ mod declare;
 mod expr;
 mod externs;
 mod flow;
+mod groups;
 mod headroom;
 mod hints;
 pub mod hir;

@@ -47,6 +47,8 @@ pub(super) enum Symbol {
     Meter(TableId),
     /// A table that holds packets.
     Hold(TableId),
+    /// Groups of members.
+    Group(TableId),
     Queue(QueueId),
     Counter(CounterId),
     /// Index into the module's ports.
@@ -70,6 +72,7 @@ impl Symbol {
             Symbol::Table(_) => "a table",
             Symbol::Meter(_) => "a meter",
             Symbol::Hold(_) => "a hold table",
+            Symbol::Group(_) => "a group",
             Symbol::Queue(_) => "a queue",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
@@ -303,6 +306,7 @@ impl<'a> Checker<'a> {
         self.check_metadata();
         self.check_modules();
         self.check_instances();
+        self.check_groups();
         if self.bind_table_args() || self.names_clash() {
             return;
         }

@@ -6,7 +6,7 @@ use super::hir::{Expr, ExprKind, Type};
 use super::types::unsigned;
 use crate::builtin::Function;
 use crate::diag::Diagnostic;
-use crate::ir::ProtocolId;
+use crate::ir::{Checksum, ProtocolId};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -126,16 +126,29 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Packet(call, local, vec![bytes]), Type::Bool, span)
     }
 
-    /// `checksum_ok` and `checksum_set`. Where the checksum covers a pseudo header, its sum is the second argument.
+    /// `checksum_ok`, `checksum_set` and `checksum_payload`. Where the checksum covers a pseudo header, its sum is the
+    /// second argument. The last one of the latter two, the payload's sum or a number of bytes, may be missing.
     pub(super) fn checksum_sum(&mut self, call: Function, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        let ty = if call == Function::ChecksumOk { Type::Bool } else { Type::Void };
+        let ty = match call {
+            Function::ChecksumOk => Type::Bool,
+            Function::ChecksumPayload => unsigned(16),
+            _ => Type::Void,
+        };
         let Some(first) = args.first() else {
             self.arity(name, 0, 1, span);
             return Typed::error(span);
         };
         let Some((local, protocol)) = self.handle(first) else { return Typed::error(span) };
-        let Some(pseudo) = self.declared_checksum(protocol, self.span(first)) else { return Typed::error(span) };
-        if !self.arity(name, args.len(), 1 + usize::from(pseudo), span) {
+        let Some(checksum) = self.declared_checksum(protocol, self.span(first)) else { return Typed::error(span) };
+        if call == Function::ChecksumPayload && !checksum.payload {
+            let title = format!("the checksum of `{}` does not cover its payload", self.protocol_name(protocol));
+            let error = Diagnostic::new("no-payload-checksum", span, title);
+            self.error(error.label("says nothing of what is behind the header"));
+            return Typed::error(span);
+        }
+        let least = 1 + usize::from(checksum.pseudo);
+        let more = call != Function::ChecksumOk && checksum.payload && args.len() == least + 1;
+        if !more && !self.arity(name, args.len(), least, span) {
             return Typed::error(span);
         }
         let mut operands = Vec::new();
@@ -182,19 +195,22 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Packet(Function::ChecksumNone, local, Vec::new()), Type::Void, span)
     }
 
-    /// Whether the protocol's checksum covers a pseudo header; `None`, reported, where it declares no checksum.
-    fn declared_checksum(&mut self, protocol: ProtocolId, at: Span) -> Option<bool> {
-        let protocol = &self.checker.hir.protocols[protocol.0 as usize];
-        let pseudo = protocol.checksum.map(|checksum| checksum.pseudo);
-        if pseudo.is_none() {
-            let title = format!("`{}` declares no checksum", protocol.name);
+    fn protocol_name(&self, protocol: ProtocolId) -> &str {
+        &self.checker.hir.protocols[protocol.0 as usize].name
+    }
+
+    /// The checksum that the protocol declares; `None`, reported, where it declares none.
+    fn declared_checksum(&mut self, protocol: ProtocolId, at: Span) -> Option<Checksum> {
+        let checksum = self.checker.hir.protocols[protocol.0 as usize].checksum;
+        if checksum.is_none() {
+            let title = format!("`{}` declares no checksum", self.protocol_name(protocol));
             self.error(
                 Diagnostic::new("no-checksum", at, title)
                     .label("a packet of this protocol")
                     .hint("a checksum field is declared like `checksum : 16 covers { header, payload };`"),
             );
         }
-        pseudo
+        checksum
     }
 
     /// An unsigned number of at most `width` bits.

@@ -109,8 +109,14 @@ impl Paths<'_> {
         for expr in statement.kind.expressions() {
             own = own.then(self.expr(expr));
         }
+        if let StmtKind::SetElement(_, elements, ..) = &statement.kind {
+            own.steps += elements.count;
+        }
         match &statement.kind {
-            StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) => {
+            StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) | StmtKind::PutAll(channel, ..) => {
+                if let Some(function) = statement.kind.function() {
+                    own = own.then(Bounds { copies: function.row().makes, steps: 0 });
+                }
                 let all = own.then(self.channel(*channel));
                 Through { on: Some(all), all }
             }
@@ -151,6 +157,7 @@ impl Paths<'_> {
     fn expr(&mut self, expr: &Expr) -> Bounds {
         let mut all = match (&expr.kind, expr.kind.function()) {
             (ExprKind::Extern(..), _) => Bounds { copies: 0, steps: EXTERN_STEPS },
+            (ExprKind::Element(_, elements, _), _) => Bounds { copies: 0, steps: 2 * elements.count },
             (_, Some(function)) => Bounds { copies: function.row().makes, steps: function.row().steps },
             _ => Bounds { copies: 0, steps: 1 },
         };

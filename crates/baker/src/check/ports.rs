@@ -23,6 +23,7 @@ impl Checker<'_> {
                 idle: None,
                 meter: None,
                 hold: None,
+                group: None,
                 locked: false,
                 into: None,
                 key: layout,

@@ -369,6 +369,12 @@ impl Checker<'_> {
                         continue;
                     }
                     let found = self.type_of(file.id, None, &ty, false);
+                    if let Some(length) = field.length() {
+                        let span = self.span(file.id, &length);
+                        let error = Diagnostic::new("bad-field-type", span, "metadata can't be an array");
+                        self.error(error.label("of so many elements"));
+                        continue;
+                    }
                     let width = match found {
                         Type::Int { width, signed: false } => width,
                         Type::Bool => 1,

@@ -6,7 +6,7 @@ use super::hir::{StmtKind, Type};
 use super::names::{Checker, ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
-use crate::ir::{DropId, DropReason, Queue, QueueId};
+use crate::ir::{MetaId, Queue, QueueDrops, QueueId};
 use crate::source::FileId;
 use crate::syntax::ast;
 
@@ -15,6 +15,9 @@ const MAX_LINES: u32 = 1 << 20;
 const MAX_DEPTH: u32 = 1 << 16;
 /// Packets in all lines of one declaration at most.
 const MAX_PACKETS: u32 = 1 << 24;
+
+/// Packets in a line at most where each that finds it full looks for the lowest.
+const MAX_SEARCHED: u32 = 256;
 
 impl Checker<'_> {
     pub(super) fn queue(&mut self, file: FileId, module: ModuleId, item: &ast::Queue) {
@@ -30,30 +33,54 @@ impl Checker<'_> {
             let error = Diagnostic::new("queue-size", self.span(file, &of), "this queue holds too many packets");
             self.error(error.label(format!("{lines} times {depth}, and {MAX_PACKETS} is the most")));
         }
-        let drops_oldest = match item.drops() {
-            None => false,
-            Some(drops) if drops.text() == "newest" => false,
-            Some(drops) if drops.text() == "oldest" => true,
-            Some(drops) => {
-                let error = Diagnostic::new("queue-drops", drops.span(file), "a full queue drops `newest` or `oldest`");
-                return self.error(error.label("neither of them"));
-            }
-        };
-        let reasons = &mut self.hir.reasons;
-        let full = reasons.iter().position(|reason| reason.name == Queue::FULL).unwrap_or_else(|| {
-            reasons.push(DropReason { name: Queue::FULL.into() });
-            reasons.len() - 1
-        });
+        let Some(drops) = self.queue_drops(file, item, depth) else { return };
+        let full = self.reason_of_language(Queue::FULL);
         let id = QueueId(self.hir.queues.len() as u32);
         self.hir.queues.push(Queue {
             name: self.full_name(module, name.text()),
             lines,
             depth,
-            drops_oldest,
-            full: DropId(full as u32),
+            drops,
+            full,
             span: Some(name.span(file)),
         });
         self.bind(file, scope, &name, Symbol::Queue(id));
+    }
+
+    /// Which packet is dropped where a line of so many packets is full.
+    fn queue_drops(&mut self, file: FileId, item: &ast::Queue, depth: u32) -> Option<QueueDrops> {
+        let Some(drops) = item.drops() else { return Some(QueueDrops::Newest) };
+        let error = |span, title: String| Diagnostic::new("queue-drops", span, title);
+        let by = item.drops_by();
+        let wrong = match (drops.text(), &by) {
+            ("newest", None) => return Some(QueueDrops::Newest),
+            ("oldest", None) => return Some(QueueDrops::Oldest),
+            ("lowest", Some(by)) => {
+                let Some(field) = self.hir.metadata.iter().position(|field| field.name == by.text()) else {
+                    let title = format!("there is no metadata `{}`", by.text());
+                    let known: Vec<&str> = self.hir.metadata.iter().map(|field| field.name.as_str()).collect();
+                    let hint = format!("the metadata is {}", known.join(", "));
+                    let error = Diagnostic::new("unknown-metadata", by.span(file), title);
+                    self.error(error.label("not declared").hint(hint));
+                    return None;
+                };
+                if depth <= MAX_SEARCHED {
+                    return Some(QueueDrops::Lowest(MetaId(field as u32)));
+                }
+                let title = format!("a line in which the lowest is looked for holds {MAX_SEARCHED} packets at most");
+                error(drops.span(file), title).label(format!("holds {depth}"))
+            }
+            ("lowest", None) => error(drops.span(file), "`lowest` needs metadata to go by".into())
+                .label("by which metadata?")
+                .hint("write `drop lowest NAME`, a name of the metadata"),
+            ("newest" | "oldest", Some(by)) => {
+                error(by.span(file), "only `lowest` goes by metadata".into()).label("not needed")
+            }
+            _ => error(drops.span(file), "a full queue drops `newest`, `oldest` or `lowest NAME`".into())
+                .label("none of them"),
+        };
+        self.error(wrong);
+        None
     }
 }
 

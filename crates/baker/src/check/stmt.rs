@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::code::CodeChecker;
 use super::consts::Constant;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, LocalId, Stmt, StmtKind, Type};
+use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
 use crate::diag::Diagnostic;
 use crate::ir::{Program, TableKind};
 use crate::number::Number;
@@ -82,9 +82,11 @@ impl CodeChecker<'_, '_> {
     fn let_(&mut self, let_: &ast::LetStmt) -> Option<StmtKind> {
         let (ty, name) = let_.ty().zip(let_.name())?;
         let at = name.span(self.file);
-        let ty = self.checker.type_of(self.file, self.scope, &ty, let_.star().is_some());
+        let mut ty = self.checker.type_of(self.file, self.scope, &ty, let_.star().is_some());
+        if let Some(length) = let_.length() {
+            ty = self.array_variable(ty, &length, at);
+        }
         let value = let_.value().map(|value| self.expr(&value, Some(ty)));
-        let mut ty = ty;
         let value = match (value, ty) {
             (_, Type::Void) => {
                 self.error(Diagnostic::new("void-variable", at, "a variable holds a value").label("of type void"));
@@ -176,16 +178,7 @@ impl CodeChecker<'_, '_> {
             return None;
         }
         let mut target = old.expr.clone();
-        if let Some(index) = array_index(&mut target)
-            && contains_call(index)
-        {
-            let ty = index.ty;
-            let local = LocalId(self.locals.len() as u32);
-            self.locals.push(super::hir::Local { name: "index".into(), ty, span: index.span });
-            let held = Expr { kind: ExprKind::Local(local), ty, span: index.span };
-            let computed = std::mem::replace(index, held);
-            self.before.push(Stmt { kind: StmtKind::Let(local, Some(computed)), span });
-        }
+        self.compute_indices(&mut target, span);
         let (kind, ty) = (target.kind.clone(), target.ty);
         let old = Typed { natural: old.natural, ..Typed::new(kind, ty, target.span) };
         // The result may be stored where the old value was, whatever the other operand's width.
@@ -201,7 +194,9 @@ impl CodeChecker<'_, '_> {
 
     /// `target = value`.
     fn set(&mut self, target: &ast::Expr, value: Typed, span: Span) -> Option<StmtKind> {
-        if let ast::Expr::Index(index) = target {
+        if let ast::Expr::Index(index) = target
+            && !index.base().is_some_and(|base| self.is_element(&base))
+        {
             let (table, key) = self.table_and_key(index)?;
             if self.checker.hir.tables[table.0 as usize].is_set {
                 self.error(
@@ -263,6 +258,14 @@ impl CodeChecker<'_, '_> {
                 );
                 None
             }
+            ExprKind::Meta(_, field) if self.is_of_groups(field) => {
+                let name = &self.checker.hir.metadata[field.0 as usize].name;
+                let error = Diagnostic::new("read-only", span, format!("`metadata.{name}` can't be set"))
+                    .label("it says of which member the packet is")
+                    .hint("`channel_put_all` sets it");
+                self.error(error);
+                None
+            }
             ExprKind::Meta(packet, field) => {
                 let value = self.coerce(value, ty)?;
                 Some(StmtKind::SetMeta(packet, field, value))
@@ -287,6 +290,10 @@ impl CodeChecker<'_, '_> {
                 let inserted = self.insert(table, *index, value, span);
                 (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr))
             }
+            ExprKind::Element(holder, elements, index) => {
+                let value = self.coerce(value, ty)?;
+                self.store_element(*holder, (elements, *index), value)
+            }
             ExprKind::StructField(base, field) => match base.kind {
                 ExprKind::Local(local) => {
                     let value = self.coerce(value, ty)?;
@@ -303,7 +310,7 @@ impl CodeChecker<'_, '_> {
         }
     }
 
-    fn not_assignable(&mut self, span: Span) -> Option<StmtKind> {
+    pub(super) fn not_assignable(&mut self, span: Span) -> Option<StmtKind> {
         self.error(
             Diagnostic::new("not-assignable", span, "nothing can be stored here")
                 .label("not a variable, field, metadata or table entry"),
@@ -352,19 +359,4 @@ impl CodeChecker<'_, '_> {
             (Some(value), wanted) => Some(StmtKind::Return(Some(self.coerce(value, wanted)?))),
         }
     }
-}
-
-/// The index of the array entry that a target lies in.
-fn array_index(target: &mut Expr) -> Option<&mut Expr> {
-    match &mut target.kind {
-        ExprKind::ArrayValue(_, index) => Some(index),
-        ExprKind::StructField(base, _) => array_index(base),
-        _ => None,
-    }
-}
-
-fn contains_call(expr: &Expr) -> bool {
-    let mut found = matches!(expr.kind, ExprKind::Call(..));
-    expr.for_each_operand(|operand| found |= contains_call(operand));
-    found
 }

@@ -145,6 +145,14 @@ impl<'a> Sums<'a> {
                         self.headers.peeked(site, (frame.id, *of), bytes.as_deref(), (protocol, own), variable);
                     self.peek(&mut state, header, init.span);
                 }
+                (ExprKind::Replace(of), Type::Packet(protocol)) if self.headers.looks_into(frame.id, *of) => {
+                    let own = self.own[frame.id].has(*local);
+                    let variable = &frame.code.locals[local.0 as usize];
+                    let old = self.headers.of(frame.id, *of);
+                    let header = self.headers.replaced((frame.id, *local), old, (protocol, own), variable);
+                    let unset = self.unset(init, protocol, false).filter(|_| !own);
+                    self.replaced(&mut state, (old, header), unset, init.span);
+                }
                 (_, Type::Packet(protocol)) => {
                     let facts = self.made(&mut state, init, frame);
                     self.hold(&mut state, frame, *local, protocol, facts);
@@ -171,7 +179,10 @@ impl<'a> Sums<'a> {
                     self.nameless(&facts, protocol, packet.span);
                 }
             }
-            StmtKind::Put(_, packet) | StmtKind::PutAt(_, _, packet, ..) => {
+            StmtKind::Put(_, packet) | StmtKind::PutAt(_, _, packet, ..) | StmtKind::PutAll(_, _, packet, _) => {
+                if let StmtKind::PutAll(_, _, _, which) = &statement.kind {
+                    self.value(&mut state, which, frame);
+                }
                 if let StmtKind::PutAt(_, _, _, line, at) = &statement.kind {
                     self.value(&mut state, line, frame);
                     self.value(&mut state, at, frame);
@@ -307,7 +318,12 @@ impl<'a> Sums<'a> {
                 let header = self.headers.of(frame.id, *packet);
                 self.packet_call(state, *call, header, expr.span);
             }
-            ExprKind::Copy(_) | ExprKind::Create | ExprKind::HoldGet(..) | ExprKind::Encap(_) | ExprKind::Decap(..) => {
+            ExprKind::Copy(_)
+            | ExprKind::Create
+            | ExprKind::HoldGet(..)
+            | ExprKind::Encap(_)
+            | ExprKind::Replace(_)
+            | ExprKind::Decap(..) => {
                 self.made(state, expr, frame);
             }
             _ => {
@@ -338,14 +354,16 @@ impl<'a> Sums<'a> {
         *state = join(after, returns).unwrap_or_default();
     }
 
+    /// Where a header is made anew whose checksum is to be computed: it covers more than is known there, the header or,
+    /// where it is `alone`, the packet.
+    fn unset(&self, made: &Expr, protocol: ProtocolId, alone: bool) -> Option<Span> {
+        let checksum = self.program.protocols[protocol.0 as usize].checksum.filter(|checksum| !checksum.optional)?;
+        (checksum.pseudo || (checksum.payload && !alone)).then_some(made.span)
+    }
+
     /// An expression that makes a packet, or hands one on: what is known of it.
     fn made(&mut self, state: &mut State, expr: &'a Expr, frame: Frame<'a>) -> Facts {
         let Type::Packet(protocol) = expr.ty else { unreachable!("a packet") };
-        let checksum = self.program.protocols[protocol.0 as usize].checksum.filter(|checksum| !checksum.optional);
-        let unset = |alone: bool| {
-            let needed = checksum.is_some_and(|checksum| checksum.pseudo || (checksum.payload && !alone));
-            needed.then_some(expr.span)
-        };
         match &expr.kind {
             ExprKind::Local(local) => {
                 let header = self.headers.of(frame.id, *local);
@@ -361,12 +379,12 @@ impl<'a> Sums<'a> {
                 self.value(state, key, frame);
                 Facts::default()
             }
-            ExprKind::Create => Facts { apart: true, unset: unset(true), ..Facts::default() },
-            ExprKind::Encap(local) => {
+            ExprKind::Create => Facts { apart: true, unset: self.unset(expr, protocol, true), ..Facts::default() },
+            ExprKind::Encap(local) | ExprKind::Replace(local) => {
                 let header = self.headers.of(frame.id, *local);
                 self.consumed(state, header, expr.span);
                 state.forget(&self.headers, header, true);
-                Facts { apart: true, unset: unset(false), ..Facts::default() }
+                Facts { apart: true, unset: self.unset(expr, protocol, false), ..Facts::default() }
             }
             ExprKind::Decap(local, bytes) => {
                 if let Some(bytes) = bytes {

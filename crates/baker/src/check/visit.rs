@@ -16,10 +16,12 @@ macro_rules! one_level_down {
                     | ExprKind::Meta(..)
                     | ExprKind::Length(_)
                     | ExprKind::Copy(_)
+                    | ExprKind::Member(..)
                     | ExprKind::Create
                     | ExprKind::Decap(_, None)
                     | ExprKind::Peek(_, None)
-                    | ExprKind::Encap(_) => {}
+                    | ExprKind::Encap(_)
+                    | ExprKind::Replace(_) => {}
                     ExprKind::Decap(_, Some(a)) | ExprKind::Peek(_, Some(a)) => visit(a),
                     ExprKind::StructField(a, _)
                     | ExprKind::Not(a)
@@ -29,6 +31,7 @@ macro_rules! one_level_down {
                     | ExprKind::EntryField(a, _)
                     | ExprKind::Entry(a) => visit(a),
                     ExprKind::Binary(_, a, b)
+                    | ExprKind::Element(a, _, b)
                     | ExprKind::Compare(_, a, b)
                     | ExprKind::And(a, b)
                     | ExprKind::Take(_, a, b)
@@ -77,6 +80,8 @@ macro_rules! one_level_down {
                     | StmtKind::SetArrayField(_, a, _, b)
                     | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
+                    StmtKind::SetElement(a, _, b, c) => vec![a, b, c],
+                    StmtKind::PutAll(_, _, packet, which) => vec![which, packet],
                     StmtKind::PutAt(_, _, packet, line, at) => vec![line, at, packet],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)

@@ -36,6 +36,7 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
             Target::Tx => "tx",
             Target::Host => "host",
             Target::Controller(id) => &program.controllers[id.0 as usize].name,
+            Target::Group(id, _) => &program.tables[id.0 as usize].name,
             Target::Queue(id, _) => &program.queues[id.0 as usize].name,
         };
         let protocol = &program.protocols[channel.protocol.0 as usize].name;
@@ -45,6 +46,7 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     for channel in program.entries() {
         match program.channels[channel.0 as usize].from {
             Some(Source::Controller(id)) => edge(&program.controllers[id.0 as usize].name, channel),
+            Some(Source::Group(id)) => edge(&program.tables[id.0 as usize].name, channel),
             Some(Source::Queue(id)) => edge(&program.queues[id.0 as usize].name, channel),
             Some(Source::Kernel) => edge("kernel", channel),
             None => edge("rx", channel),

@@ -18,6 +18,8 @@ pub enum DeclaredKind {
     Lpm,
     /// `hold<P>`
     Hold,
+    /// `group<V>`
+    Group,
     /// `meter`
     Meter,
 }
@@ -50,7 +52,7 @@ pub struct KindRow {
 }
 
 /// All kinds.
-pub static KINDS: [KindRow; 6] = [
+pub static KINDS: [KindRow; 7] = [
     KindRow {
         declared: DeclaredKind::Array,
         name: "array",
@@ -118,6 +120,20 @@ pub static KINDS: [KindRow; 6] = [
         text: "Packets by number: `hold_put` keeps one, `hold_get` yields a copy of it, or `null`. Where there are as many \
                as it may have, the one that was put there first makes room.",
     },
+    KindRow {
+        declared: DeclaredKind::Group,
+        name: "group",
+        article: "a group",
+        searched: TableKind::Hash,
+        types: 1,
+        inserts: false,
+        removes: false,
+        ages: false,
+        timers: false,
+        led_into: false,
+        text: "Groups of members, each with a value: `channel_put_all` gives each member of one a packet of its own, and \
+               `group_member` yields a pointer to the value of a packet's member, or `null`.",
+    },
     // It is declared in a way of its own, and named by `meter_take` alone.
     KindRow {
         declared: DeclaredKind::Meter,
@@ -166,6 +182,7 @@ impl Table {
             TableKind::Array if self.meter.is_some() => DeclaredKind::Meter,
             TableKind::Array if self.hold.is_some() => DeclaredKind::Hold,
             TableKind::Array => DeclaredKind::Array,
+            TableKind::Hash if self.group.is_some() => DeclaredKind::Group,
             TableKind::Hash if self.is_set => DeclaredKind::Set,
             TableKind::Hash => DeclaredKind::Hash,
             TableKind::Lpm => DeclaredKind::Lpm,
@@ -185,7 +202,7 @@ mod tests {
     #[test]
     fn kinds_are_written_as_programs_declare_them() {
         let written = KINDS.iter().map(|row| row.written("K", "V")).collect::<Vec<_>>();
-        assert_eq!(written, ["array<V>", "hash<K, V>", "set<K>", "lpm<K, V>", "hold", "meter"]);
+        assert_eq!(written, ["array<V>", "hash<K, V>", "set<K>", "lpm<K, V>", "hold", "group<V>", "meter"]);
         assert!(KINDS.iter().all(|row| DeclaredKind::named(row.name) == Some(row.declared)));
     }
 }

@@ -100,14 +100,19 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         let kind = table.kind_row().name;
         let (key, value) = (layout(program, table.key), layout(program, table.value));
         let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
+        let groups = table.group.map_or(String::new(), |group| format!(" in {} groups", group.groups));
         let meter = table.meter.map_or(String::new(), |m| format!(" rate {} burst {}", m.rate, m.burst));
-        writeln!(out, "{kind} {}[{}]{idle}{meter}: {key} -> {value}", table.name, table.capacity)?;
+        writeln!(out, "{kind} {}[{}]{groups}{idle}{meter}: {key} -> {value}", table.name, table.capacity)?;
     }
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
     }
     for queue in &program.queues {
-        let drops = if queue.drops_oldest { "oldest" } else { "newest" };
+        let drops = match queue.drops {
+            QueueDrops::Newest => "newest".into(),
+            QueueDrops::Oldest => "oldest".into(),
+            QueueDrops::Lowest(MetaId(field)) => format!("lowest {}", program.metadata[field as usize].name),
+        };
         writeln!(out, "queue {}[{}] of {} drop {drops}", queue.name, queue.lines, queue.depth)?;
     }
     for function in &program.externs {
@@ -125,12 +130,17 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             Target::Controller(id) => {
                 format!("controller {}", name_of(&program.controllers, id.0, "controller", |c| &c.name))
             }
+            Target::Group(id, on) => {
+                let groups = name_of(&program.tables, id.0, "table", |t| &t.name);
+                format!("group {groups}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
+            }
             Target::Queue(id, on) => {
                 let queue = name_of(&program.queues, id.0, "queue", |q| &q.name);
                 format!("queue {queue}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
             }
         };
-        writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
+        let batch = channel.batch.map_or(String::new(), |b| format!(" batch {} within {}ns", b.packets, b.within));
+        writeln!(out, "channel {}: {} -> {target}{batch}", channel.name, protocol(program, channel.protocol))?;
     }
     Ok(())
 }
@@ -282,6 +292,11 @@ impl Names<'_> {
                     packet.0,
                     name_of(&self.program.channels, channel.0, "channel", |c| &c.name)
                 )
+            }
+            Op::Tap { packet, skip, metadata, channel } => {
+                let channel = name_of(&self.program.channels, channel.0, "channel", |c| &c.name);
+                let own = metadata.iter().map(|(field, value)| format!(", {} v{}", self.meta(*field), value.0));
+                format!("{name} v{} + v{}{} -> {channel}", packet.0, skip.0, own.collect::<String>())
             }
             Op::Pass { channel } => {
                 format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))

@@ -108,6 +108,14 @@ impl Program {
         (!self.queues.is_empty()).then(|| [MetaId(count - 2), MetaId(count - 1)])
     }
 
+    /// The metadata fields with the group, the member's number in it, and the mark of the table ([`Table::mark`]), 32
+    /// bits each, of programs that have groups. The first two are known to programs.
+    pub fn group_fields(&self) -> Option<[MetaId; 3]> {
+        let field = |name: &str| self.metadata.iter().position(|field| field.name == name).map(|id| MetaId(id as u32));
+        let [group, member, table] = GROUP_FIELDS.map(field);
+        self.tables.iter().any(|table| table.group.is_some()).then_some([group?, member?, table?])
+    }
+
     /// The layout of a table's values without the fields that programs and the control plane do not see.
     pub fn shown_value(&self, table: &Table) -> Cow<'_, Layout> {
         let layout = &self.layouts[table.value.0 as usize];
@@ -184,6 +192,13 @@ impl Program {
         timers.filter_map(|(id, timer)| Some((id, timer.table?)))
     }
 
+    /// Whether it makes copies that leave the kernel by a ring.
+    pub fn has_taps(&self) -> bool {
+        self.bodies()
+            .flat_map(|body| &body.blocks)
+            .any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Tap { .. })))
+    }
+
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.bodies().flat_map(|body| &body.blocks);
@@ -196,8 +211,11 @@ impl Program {
     }
 }
 
+/// Metadata of programs with groups: see [`Program::group_fields`].
+pub const GROUP_FIELDS: [&str; 3] = ["group", "member", "group.table"];
+
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 12] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -209,6 +227,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
     ("no_worker", "in the kernel: no worker takes what it does not finish from this queue of the port"),
     ("no_reason", "the program gave a drop reason that is none, such as one that was never set"),
     ("ended", "no drop: the program was done with the packet (`packet_end`)"),
+    ("tap_full", "in the kernel: a copy for workers or a controller found no place in their ring"),
 ];
 
 impl DropId {
@@ -234,6 +253,8 @@ impl DropId {
     pub const NO_REASON: DropId = DropId(9);
     /// `ended`: what `packet_end` counts. It is shown apart from drops.
     pub const ENDED: DropId = DropId(10);
+    /// `tap_full`: there was no place for a copy that the kernel has made.
+    pub const TAP_FULL: DropId = DropId(11);
 }
 
 /// A protocol's fixed header.
@@ -388,6 +409,35 @@ pub struct Hold {
     pub packets: u32,
 }
 
+/// What a number of groups share, whose members are the entries of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// How many groups there are.
+    pub groups: u32,
+    /// Why packets are dropped that find no room to wait.
+    pub full: DropId,
+    /// Why packets are dropped that find no member.
+    pub none: DropId,
+}
+
+impl Group {
+    /// Why packets are dropped that find no room to wait.
+    pub const FULL: &str = "group_full";
+    /// Why packets are dropped that find no member.
+    pub const NONE: &str = "no_member";
+    /// Packets that wait at most, for all groups of a program on one worker.
+    pub const WAITING: u32 = 512;
+    /// Those of them that wait for one group.
+    pub const WAITING_FOR_ONE: u32 = 256;
+    /// Packets that each member gets in a row at most.
+    pub const IN_A_ROW: u32 = 16;
+
+    /// Whether a key, a group and a member's number, is one that the groups of a table of this size may have.
+    pub fn has(&self, capacity: u32, key: &[u128]) -> bool {
+        matches!(key, [group, member] if *group < self.groups.into() && *member < capacity.into())
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -406,6 +456,9 @@ pub struct Table {
     pub meter: Option<MeterRate>,
     /// Of a hold table, which is an array: what it keeps. Its keys and values are not used.
     pub hold: Option<Hold>,
+    /// Of groups, which are a hash table: how many. A key is a group and a member's number in it, 32 bits each, the
+    /// number below the capacity.
+    pub group: Option<Group>,
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
     pub locked: bool,
@@ -422,6 +475,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// What metadata say of packets behind this table's groups: a hash of its name, so that it means the same in a
+    /// program that takes over.
+    pub fn mark(&self) -> u32 {
+        fnv(&self.name)
+    }
+
     /// Whether it is [`PORT_MTU`], which is no business of the control plane's.
     pub fn is_of_language(&self) -> bool {
         self.name == PORT_MTU
@@ -467,8 +526,13 @@ impl DropReason {
         if self.name == BUILTIN_DROP_REASONS[DropId::NO_REASON.0 as usize].0 {
             return 0;
         }
-        self.name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+        fnv(&self.name)
     }
+}
+
+/// 32-bit FNV-1a (Fowler, Noll, Vo).
+fn fnv(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Where a channel's packets go.
@@ -482,6 +546,8 @@ pub enum Target {
     Host,
     /// To a controller.
     Controller(ControllerId),
+    /// Into a group: the metadata says which ([`Program::group_fields`]). For each member a copy goes on by the channel.
+    Group(TableId, ChannelId),
     /// Into a queue: the metadata has the line and the time ([`Program::queue_fields`]).
     /// When it is time, the packet goes on by the channel.
     Queue(QueueId, ChannelId),
@@ -496,12 +562,23 @@ pub struct Queue {
     pub lines: u32,
     /// Packets in a line at most.
     pub depth: u32,
-    /// Where a line is full its first packet is dropped, else the one that comes.
-    pub drops_oldest: bool,
+    /// Which packet is dropped where a line is full.
+    pub drops: QueueDrops,
     /// Why packets are dropped that find no room.
     pub full: DropId,
     /// Where it is declared.
     pub span: Option<Span>,
+}
+
+/// Which packet of a full line, and of the one that finds it full, is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueDrops {
+    /// The one that comes.
+    Newest,
+    /// The first in the line.
+    Oldest,
+    /// The one whose metadata is lowest; of several, the first in the line.
+    Lowest(MetaId),
 }
 
 impl Queue {
@@ -614,6 +691,24 @@ pub struct Channel {
     pub protocol: ProtocolId,
     /// Where they go.
     pub target: Target,
+    /// Where that is a controller: it is not woken for each of them.
+    pub batch: Option<Batch>,
+}
+
+/// When a controller is woken for the packets of a channel: for so many, or where the first one has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Batch {
+    /// Packets.
+    pub packets: u32,
+    /// Nanoseconds that a packet waits for others at most.
+    pub within: u64,
+}
+
+impl Batch {
+    /// Packets that can be asked for.
+    pub const PACKETS: (u32, u32) = (1, 1 << 16);
+    /// Nanoseconds that can be asked for: 1 µs to 1 s.
+    pub const WITHIN: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 }
 
 /// What injects packets into a channel, beside PPFs and ports.
@@ -621,6 +716,8 @@ pub struct Channel {
 pub enum Source {
     /// A controller.
     Controller(ControllerId),
+    /// A group, of copies for its members.
+    Group(TableId),
     /// A queue, of packets whose time has come.
     Queue(QueueId),
     /// The kernel's XDP hook, which hands over what it does not finish. Only [`crate::place::split`] makes it.

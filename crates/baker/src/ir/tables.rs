@@ -19,7 +19,7 @@ pub struct TableEntry {
 pub enum TableError {
     /// The table holds as many entries as it can.
     Full,
-    /// An array index at or above the capacity.
+    /// An array index at or above the capacity, or a group or member that groups cannot have.
     OutOfRange,
     /// A prefix length above the key's width, or bits set beyond it, or none given for `lpm`, or one given elsewhere.
     BadPrefix,
@@ -33,7 +33,7 @@ impl std::fmt::Display for TableError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             TableError::Full => "the table is full",
-            TableError::OutOfRange => "the index is beyond the end of the array",
+            TableError::OutOfRange => "it is beyond the end of the table",
             TableError::BadPrefix => "not a prefix of this table's keys",
             TableError::NotFound => "there is no such entry",
             TableError::Busy => "a worker has not finished its batch for a second; try again",

@@ -16,6 +16,9 @@
 //! what the original writes until it leaves. A backward dataflow over all bodies finds the greatest distance from the
 //! head of each packet. It does not tell what is done in front of a copy from what is done behind it, so it may say too
 //! much, never too little. What has no bound is copied whole.
+//!
+//! A group keeps the packet that its members get copies of, and nobody writes it: so these need for themselves what is
+//! done with packets that enter by the channel behind the group.
 
 use std::collections::HashMap;
 
@@ -30,6 +33,8 @@ const MOST: i32 = 512;
 pub struct Copies {
     ppfs: Vec<HashMap<Value, u32>>,
     timers: Vec<HashMap<Value, u32>>,
+    /// Of those for members of groups, by the channels that they enter by.
+    members: HashMap<ChannelId, u32>,
 }
 
 impl Copies {
@@ -43,7 +48,12 @@ impl Copies {
         &self.timers[timer]
     }
 
-    /// Whether no copy may share anything.
+    /// Of those for members of groups that enter by a channel; `None` where they are whole.
+    pub fn of_members(&self, channel: ChannelId) -> Option<u32> {
+        self.members.get(&channel).copied()
+    }
+
+    /// Whether no copy that the program makes may share anything.
     pub fn is_empty(&self) -> bool {
         self.ppfs.iter().chain(&self.timers).all(HashMap::is_empty)
     }
@@ -95,9 +105,11 @@ fn bounded(end: i32) -> i32 {
 /// How much the copies of a program need as it is: an optimised one is to be asked itself.
 pub fn copies(program: &Program) -> Copies {
     let bodies = || program.ppfs.iter().map(|ppf| &ppf.body).chain(program.timers.iter().map(|timer| &timer.body));
-    if !bodies().any(has_copy) {
+    let members =
+        || (0..).map(ChannelId).zip(&program.channels).filter(|(_, c)| matches!(c.from, Some(Source::Group(_))));
+    if !bodies().any(has_copy) && members().next().is_none() {
         let none = |count: usize| vec![HashMap::new(); count];
-        return Copies { ppfs: none(program.ppfs.len()), timers: none(program.timers.len()) };
+        return Copies { ppfs: none(program.ppfs.len()), timers: none(program.timers.len()), members: HashMap::new() };
     }
     let ppfs: Vec<Bounds> = program.ppfs.iter().map(|ppf| Bounds::new(&ppf.body)).collect();
     let timers: Vec<Bounds> = program.timers.iter().map(|timer| Bounds::new(&timer.body)).collect();
@@ -115,7 +127,15 @@ pub fn copies(program: &Program) -> Copies {
         }
     }
     let all = |bodies: &Vec<Bounds>| bodies.iter().map(|numbers| flow.copies(numbers)).collect();
-    Copies { ppfs: all(&ppfs), timers: all(&timers) }
+    let member = |(id, channel): (ChannelId, &Channel)| {
+        let touched = match channel.target {
+            Target::Ppf(ppf) => flow.entering[ppf.0 as usize].touched,
+            _ => NOWHERE,
+        };
+        (touched != ANYWHERE).then_some((id, touched.max(0) as u32))
+    };
+    let members = members().filter_map(member).collect();
+    Copies { ppfs: all(&ppfs), timers: all(&timers), members }
 }
 
 fn has_copy(body: &Body) -> bool {
@@ -182,7 +202,7 @@ impl Flow<'_> {
             Op::Put { packet, channel } => match self.program.channels[channel.0 as usize].target {
                 Target::Ppf(ppf) => Some((packet, self.entering[ppf.0 as usize])),
                 // A queue, as a controller, gets packets that share nothing.
-                Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..) => None,
+                Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..) | Target::Group(..) => None,
             },
             _ => {
                 let Touches::Bytes { packet, span, how } = inst.op.touches() else { return None };

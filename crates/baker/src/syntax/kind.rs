@@ -94,6 +94,7 @@ kinds! {
     LpmKw = "`lpm`",
     SetKw = "`set`",
     HoldKw = "`hold`",
+    GroupKw = "`group`",
     OfKw = "`of`",
     IdleKw = "`idle`",
     IntoKw = "`into`",
@@ -114,6 +115,8 @@ kinds! {
     TableKw = "`table`",
     ProgramKw = "`program`",
     ControllerKw = "`controller`",
+    BatchKw = "`batch`",
+    WithinKw = "`within`",
     // Punctuation.
     LParen = "`(`",
     RParen = "`)`",
@@ -211,8 +214,10 @@ kinds! {
     Program = "the program's wiring",
     Instances = "a declaration of instances",
     Wire = "a wire",
+    BatchClause = "a `batch` clause",
     WireEnd = "an end of a wire",
     TypeRef = "a type",
+    ArrayLength = "the length of an array",
     Block = "a block",
     EmptyStmt = "an empty statement",
     LetStmt = "a declaration of a variable",
@@ -278,6 +283,8 @@ impl SyntaxKind {
                 | Self::AtKw
                 | Self::DeadlineKw
                 | Self::ControllerKw
+                | Self::BatchKw
+                | Self::WithinKw
         )
     }
 
@@ -325,6 +332,7 @@ impl SyntaxKind {
             "lpm" => Self::LpmKw,
             "set" => Self::SetKw,
             "hold" => Self::HoldKw,
+            "group" => Self::GroupKw,
             "of" => Self::OfKw,
             "idle" => Self::IdleKw,
             "into" => Self::IntoKw,
@@ -345,6 +353,8 @@ impl SyntaxKind {
             "table" => Self::TableKw,
             "program" => Self::ProgramKw,
             "controller" => Self::ControllerKw,
+            "batch" => Self::BatchKw,
+            "within" => Self::WithinKw,
             _ => return None,
         })
     }

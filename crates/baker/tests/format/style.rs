@@ -118,6 +118,9 @@ fn braces() {
     statements("{ f(); }\n{\nf(); }", "{ f(); }\n{\n    f();\n}");
     becomes("module m { }", "module m { }\n");
     becomes("module m { counter c; }", "module m {\n    counter c;\n}\n");
+    becomes("module m{queue q[ 4 ]of 8 drop lowest x ;}", "module m {\n    queue q[4] of 8 drop lowest x;\n}\n");
+    becomes("struct s { a : u8 [ 4 ]; b:u16[N+1] ; }", "struct s { a : u8[4]; b : u16[N + 1]; }\n");
+    statements("u32 a [ 8 ];a [ i ]=s->b [ 1 ];", "u32 a[8];\na[i] = s->b[1];");
     becomes("struct s { a : u8;\nb : u8; };", "struct s {\n    a : u8;\n    b : u8;\n};\n");
     becomes("enum e { A,\nB }", "enum e {\n    A,\n    B\n}\n");
     // What does not fit on a line never stays on one.

@@ -59,6 +59,10 @@ fn modules() {
         ("set-with-two-types", &["table-types"], with_ppf("set<u32, u32> s[16];")),
         ("idle-of-an-array", &["bad-idle"], with_ppf("array<u32> t[16] idle 60s;")),
         ("queue-drops-neither", &["queue-drops"], with_ppf("queue q[4] of 8 drop first;")),
+        ("queue-drops-the-lowest", &["queue-drops"], with_ppf("queue q[4] of 8 drop lowest;")),
+        ("queue-drops-the-oldest-by", &["queue-drops"], with_ppf("queue q[4] of 8 drop oldest mark;")),
+        ("queue-drops-by-nothing", &["unknown-metadata"], with_ppf("queue q[4] of 8 drop lowest importance;")),
+        ("queue-looks-too-long", &["queue-drops"], with_ppf("queue q[4] of 257 drop lowest mark;")),
         (
             "put-into-no-queue",
             &["not-a-queue"],

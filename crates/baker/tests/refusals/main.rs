@@ -7,6 +7,7 @@ mod codes;
 mod controllers;
 mod cost;
 mod critical;
+mod groups;
 mod handles;
 mod holds;
 mod instances;

@@ -219,3 +219,79 @@ fn checksums() {
         ),
     ]);
 }
+
+#[test]
+fn replaced() {
+    let used: &[&str] = &["handle-used-after"];
+    let ip = |body: &str| ppf(&format!("ipv4_packet_t *ip = packet_peek(pkt);\n{body}\nchannel_put(output, pkt);"));
+    refused(&[
+        (
+            "replaced-used-after",
+            used,
+            ip(
+                "ipv4_packet_t *inner = packet_peek(ip);\nether_packet_t *other = packet_replace(inner);\ninner->ttl = other->src == 0 ? 1 : 2;",
+            ),
+        ),
+        (
+            "replaced-beside-another",
+            used,
+            ip(
+                "ipv4_packet_t *inner = packet_peek(ip);\nipv4_packet_t *third = packet_peek(ip, 40);\nether_packet_t *other = packet_replace(inner);\nthird->ttl = other->src == 0 ? 1 : 2;",
+            ),
+        ),
+        (
+            "replaced-in-a-loop",
+            used,
+            ip(
+                "ipv4_packet_t *inner = packet_peek(ip);\nfor (u32 i = 0; i < 2; i++) {\n    ipv4_packet_t *third = packet_peek(ip, 40);\n    third->ttl = inner->ttl;\n    ether_packet_t *other = packet_replace(third);\n    other->type = 1;\n}",
+            ),
+        ),
+        (
+            "replaced-on-a-path",
+            &["handle-perhaps-gone"],
+            ip(
+                "if (ip->ttl == 0) {\n    ether_packet_t *other = packet_replace(ip);\n    other->type = 1;\n}\nip->ttl = 1;",
+            ),
+        ),
+        (
+            "replaced-lent",
+            &["handle-lent"],
+            format!(
+                "{}{}",
+                "void f(ether_packet_t *pkt) {\n    mac_packet_t *ip = packet_peek(pkt);\n    mac_packet_t *other = packet_replace(ip);\n    other->mac = 1;\n}\nprotocol mac {\n    mac : 48;\n    demux { 6 };\n}\n",
+                ppf("f(pkt);\nchannel_put(output, pkt);")
+            ),
+        ),
+        (
+            "replaced-assigned",
+            &["handle-peeked", "handle-peeked"],
+            ip("ipv4_packet_t *inner = packet_peek(ip);\nip = packet_replace(inner);"),
+        ),
+        ("replaced-without-a-type", &["unknown-target"], ppf("packet_drop(packet_replace(pkt), too_old);")),
+    ]);
+}
+
+#[test]
+fn payload_sums() {
+    refused(&[
+        (
+            "payload-sum-not-covered",
+            &["no-payload-checksum"],
+            with_tcp("u16 sum = checksum_payload(ip);\nip->ttl = (u8) sum;\nchannel_put(routed, ip);"),
+        ),
+        (
+            "payload-sum-without-a-pseudo-header",
+            &["wrong-arguments"],
+            with_tcp(
+                "tcp_packet_t *tcp = packet_peek(ip);\nu16 sum = checksum_payload(tcp);\nip->ttl = (u8) sum;\nchannel_put(routed, ip);",
+            ),
+        ),
+        (
+            "payload-sum-wide",
+            &["narrowing"],
+            with_tcp(
+                "tcp_packet_t *tcp = packet_peek(ip);\nu8 sum = checksum_payload(tcp, 1);\nip->ttl = sum;\nchannel_put(routed, ip);",
+            ),
+        ),
+    ]);
+}

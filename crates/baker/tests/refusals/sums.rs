@@ -205,3 +205,31 @@ channel_put(output, pkt);"),
         ("sums-none-of-ether", &["no-pseudo-header"], ppf("checksum_none(pkt);\nchannel_put(output, pkt);")),
     ]);
 }
+
+#[test]
+fn of_replaced_headers() {
+    let udp = "ipv4_packet_t *ip = packet_peek(pkt);\nudp_packet_t *udp = packet_peek(ip);\n";
+    let put = "\nchannel_put(output, pkt);";
+    let case = |body: &str| ppf(&format!("{udp}{body}{put}"));
+    refused(&[
+        (
+            "sums-replaced-unset",
+            &["checksum-unset"],
+            case("tcp_packet_t *tcp = packet_replace(udp);\nip->protocol = 6;\ntcp->dst_port = 80;"),
+        ),
+        (
+            "sums-replaced-unset-on-a-path",
+            &["checksum-unset"],
+            case(
+                "tcp_packet_t *tcp = packet_replace(udp);\nif (ip->ttl > 3)\n    checksum_set(tcp, 5, 6);\ntcp->dst_port = 80;",
+            ),
+        ),
+        (
+            "sums-replaced-with-nothing-behind",
+            &["checksum-unknown"],
+            ppf(
+                "ipv4_packet_t *ip = packet_peek(pkt);\nip->src = 198.51.100.1;\nether_packet_t *other = packet_replace(ip);\nother->type = 1;\nchannel_put(output, pkt);",
+            ),
+        ),
+    ]);
+}

@@ -145,3 +145,46 @@ fn values() {
         ),
     ]);
 }
+
+#[test]
+fn arrays() {
+    let with = |body: &str| {
+        let items = "struct window_t { seen : u16[4]; count : u8; }\nhash<u32, window_t> windows[8];\n\n";
+        let body = body.replace('\n', "\n    ");
+        module(&format!(
+            "{items}ppf work(ether_packet_t *pkt) from input {{\n    {body}\n    channel_put(output, pkt);\n}}"
+        ))
+    };
+    refused(&[
+        ("array-as-a-value", &["array-as-a-value"], with("window_t w;\npkt->type = w.seen;")),
+        ("array-beyond-its-end", &["beyond-array"], with("window_t w;\npkt->type = w.seen[4];")),
+        ("array-beyond-its-end-set", &["beyond-array"], with("u8 a[4];\na[5] = 1;")),
+        ("array-of-no-array", &["not-a-table"], with("window_t w;\npkt->type = w.count[1];")),
+        ("array-of-a-number", &["not-a-table"], with("u8 w = 1;\npkt->type = w[1];")),
+        (
+            "array-untested",
+            &["pointer-untested"],
+            with("window_t *w = windows[1];\nu8 i = (u8) pkt->type;\nw->seen[i] = 1;"),
+        ),
+        (
+            "array-untested-read",
+            &["pointer-untested"],
+            with("window_t *w = windows[1];\nu8 i = (u8) pkt->type;\npkt->type = w->seen[i];"),
+        ),
+        (
+            "array-in-a-value",
+            &["array-as-a-value"],
+            with("window_t w = window_t { seen: 1, count: 2 };\npkt->type = w.count;"),
+        ),
+        ("array-of-handles", &["bad-field-type"], with("hop_t a[2];\npkt->type = 1;")),
+        ("array-too-long", &["size-out-of-range"], with("u8 a[65];\npkt->type = a[1];")),
+        ("array-of-none", &["size-out-of-range"], format!("struct none_t {{ a : u8[0]; }}\n{}", then_put(""))),
+        ("array-of-unknown-length", &["not-constant"], with("u8 n = 1;\nu8 a[n];\npkt->type = a[1];")),
+        ("array-in-the-metadata", &["bad-field-type"], then_put("").replace("mark : u16;", "mark : u16[2];")),
+        (
+            "array-not-assignable",
+            &["not-assignable"],
+            with("u8 i = (u8) pkt->type;\npkt->type = 1;\nwindow_t { count: 1 }.seen[i] = 1;"),
+        ),
+    ]);
+}

@@ -137,6 +137,7 @@ fn is_complete(node: &SyntaxNode) -> bool {
             n.from().is_some() && n.to().is_some() && ends_with_semicolon()
         }
         K::WireEnd => view::<ast::WireEnd>(node).segments().count() == count(K::Dot) + 1,
+        K::ArrayLength => view::<ast::ArrayLength>(node).value().is_some(),
         K::TypeRef => view::<ast::TypeRef>(node).name().is_some(),
         K::Block => count(K::LBrace) == 1,
         K::EmptyStmt | K::BreakStmt | K::ContinueStmt | K::ReturnStmt => ends_with_semicolon(),

@@ -57,7 +57,7 @@ impl Plan<'_> {
                 Some(count) => *count += 1,
                 None => return internal(format!("there is no PPF {ppf}")),
             },
-            Some(Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..)) => {}
+            Some(Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..) | Target::Group(..)) => {}
             None => return internal(format!("there is no channel {channel}")),
         }
         Ok(())

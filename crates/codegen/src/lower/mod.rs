@@ -236,7 +236,8 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         let hold_put = runtime(HOLD_PUT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into(), i64.into()], false));
         let hold_get = runtime(HOLD_GET, ptr.fn_type(&[ptr.into(), ptr.into(), i64.into(), core.i32.into()], false));
-        let holds = program.tables.iter().any(|table| table.hold.is_some());
+        // Packets come from there that share bytes.
+        let holds = program.tables.iter().any(|table| table.hold.is_some() || table.group.is_some());
         let copies = copies(program);
         Module {
             core,

@@ -242,7 +242,9 @@ impl<'c> Module<'c, '_> {
             }
             Target::Tx => self.output(ctx, packet, abi::END_TX),
             Target::Host => self.output(ctx, packet, abi::END_HOST),
-            Target::Controller(_) | Target::Queue(..) => self.output(ctx, packet, abi::END_CHANNEL + channel.0),
+            Target::Controller(_) | Target::Queue(..) | Target::Group(..) => {
+                self.output(ctx, packet, abi::END_CHANNEL + channel.0)
+            }
         }
     }
 

@@ -16,6 +16,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         name: if i == 0 { "rx".into() } else { format!("m.c{i}") },
         protocol: ProtocolId(protocol),
         target,
+        batch: None,
     });
     let ppfs = bodies.into_iter().enumerate().map(|(i, (protocol, body))| Ppf {
         pin: None,
@@ -84,6 +85,7 @@ pub fn add_table(program: &mut Program, kind: TableKind, key: LayoutId, value: L
         idle: None,
         meter: None,
         hold: None,
+        group: None,
         locked: false,
         into: None,
         key,

@@ -219,7 +219,7 @@ fn leaving(program: &Program, output: StepOutput) -> Leaving {
     let to = match output.end {
         End::Controller(channel) => match program.channels[channel.0 as usize].target {
             Target::Controller(id) => To::Controller(id),
-            Target::Ppf(_) | Target::Tx | Target::Host | Target::Queue(..) => To::Host,
+            Target::Ppf(_) | Target::Tx | Target::Host | Target::Queue(..) | Target::Group(..) => To::Host,
         },
         End::Host => To::Host,
         // The metadata is as wide as a port number.

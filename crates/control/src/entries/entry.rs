@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use baker::ir::arith::mask;
 use baker::ir::{Layout, LayoutField, Program, TableEntry, TableError, TableId, TableKind};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -83,6 +83,20 @@ impl Notation {
     /// Reads a key.
     pub fn key(&self, table: TableId, key: &Json) -> Result<Key, EntryError> {
         self.read(table, key, EntryFault::Key, key, |reader, value, path, errors| reader.any_key(value, path, errors))
+    }
+
+    /// The group that somebody joins by this key, which names no member: `{ group = 3 }`, or the number alone.
+    pub fn joined(&self, table: TableId, key: &Json) -> Result<Option<u32>, EntryError> {
+        let has_groups = self.program.tables[table.0 as usize].group.is_some();
+        let mut key = match key {
+            Json::Object(fields) if has_groups && !fields.contains_key("member") => key.clone(),
+            Json::Number(_) if has_groups => json!({ "group": key }),
+            _ => return Ok(None),
+        };
+        // Any number will do: the one that is free is not known yet.
+        key["member"] = 0.into();
+        let (numbers, _) = self.key(table, &key)?;
+        Ok(numbers.first().map(|group| *group as u32))
     }
 
     /// Reads the value for a key.
@@ -302,8 +316,16 @@ fn show(layout: &Layout, numbers: &[u128]) -> Json {
     if is_scalar(layout) {
         return layout.fields.first().zip(numbers.first()).map_or(Json::Null, |(field, value)| number(field, *value));
     }
-    let fields = layout.fields.iter().zip(numbers);
-    Json::Object(fields.map(|(field, value)| (field.name.clone(), number(field, *value))).collect())
+    let mut numbers = numbers.iter().copied();
+    let members = layout.members().into_iter().map(|member| {
+        let mut values = member.fields.iter().zip(&mut numbers).map(|(field, value)| number(field, value));
+        let value = match member.is_array {
+            true => Json::Array(values.collect()),
+            false => values.next().unwrap_or(Json::Null),
+        };
+        (member.name.to_string(), value)
+    });
+    Json::Object(members.collect())
 }
 
 /// One number as the configuration would have it.

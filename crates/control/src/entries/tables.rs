@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use baker::ir::arith::mask;
-use baker::ir::{Layout, LayoutField, Program, Table, TableEntry, TableId, TableKind};
+use baker::ir::{Layout, LayoutField, Member, Program, Table, TableEntry, TableId, TableKind};
 use toml::de::DeValue;
 
 use super::names::PortNames;
@@ -207,7 +207,17 @@ impl<'p> Reader<'p> {
         if is_scalar(self.key) {
             self.scalar_key(Written::Value(key.get_ref()), key.span().start, path, errors)
         } else {
-            Some((self.numbers(self.key, key, path, errors)?, None))
+            let numbers = self.numbers(self.key, key, path, errors)?;
+            if let Some(group) = self.table.group
+                && !group.has(self.table.capacity, &numbers)
+            {
+                let at = key.span().start;
+                let (groups, members) = (group.groups - 1, self.table.capacity - 1);
+                let accepted = format!("a group from 0 to {groups}, and a member from 0 to {members}");
+                errors.add(at, path, "there is no place for such a member", accepted);
+                return None;
+            }
+            Some((numbers, None))
         }
     }
 
@@ -243,7 +253,8 @@ impl<'p> Reader<'p> {
             errors.add(value.span().start, path, format!("this is {}", kind(value.get_ref())), struct_form(layout));
             return None;
         };
-        let names: Vec<&str> = layout.fields.iter().map(|field| field.name.as_str()).collect();
+        let members = layout.members();
+        let names: Vec<&str> = members.iter().map(|member| member.name).collect();
         for key in fields.keys().filter(|key| !names.contains(&key.get_ref().as_ref())) {
             let name: &str = key.get_ref();
             let problem = format!("{} has no such field{}", layout.name, did_you_mean(name, names.iter().copied()));
@@ -256,9 +267,28 @@ impl<'p> Reader<'p> {
             return None;
         }
         let mut numbers = Vec::with_capacity(layout.fields.len());
-        for field in &layout.fields {
-            let value = fields.get(field.name.as_str())?;
-            numbers.extend(one(field, value, &path.key(&field.name), errors));
+        for member in members {
+            let (value, path) = (fields.get(member.name)?, path.key(member.name));
+            if !member.is_array {
+                numbers.extend(one(&member.fields[0], value, &path, errors));
+                continue;
+            }
+            let count = member.fields.len();
+            match value.get_ref() {
+                DeValue::Array(values) if values.len() == count => {
+                    for (index, (field, value)) in member.fields.iter().zip(values.iter()).enumerate() {
+                        numbers.extend(one(field, value, &path.index(index), errors));
+                    }
+                }
+                other => {
+                    let found = match other {
+                        DeValue::Array(values) => format!("{} elements", values.len()),
+                        other => kind(other).to_string(),
+                    };
+                    let accepted = format!("a list of {count}: […], each {}", value::accepted(&member.fields[0]));
+                    errors.add(value.span().start, &path, format!("this is {found}"), accepted);
+                }
+            }
         }
         (numbers.len() == layout.fields.len()).then_some(numbers)
     }
@@ -311,6 +341,7 @@ fn prefix(field: &LayoutField, written: Written, ports: &PortNames) -> Result<Ke
 
 /// `{ a = …, b = … }`.
 fn struct_form(layout: &Layout) -> String {
-    let fields: Vec<String> = layout.fields.iter().map(|field| format!("{} = …", field.name)).collect();
+    let form = |member: &Member| format!("{} = {}", member.name, if member.is_array { "[…]" } else { "…" });
+    let fields: Vec<String> = layout.members().iter().map(form).collect();
     format!("{{ {} }}", fields.join(", "))
 }

@@ -167,6 +167,7 @@ impl Service {
             ("ports", frames.ports),
             ("hold tables", frames.holds),
             ("queues", frames.queues),
+            ("groups", frames.groups),
             ("controllers", frames.controllers),
             ("passing", frames.passing),
         ];

@@ -64,6 +64,13 @@ impl Shown {
 
     pub(super) fn set(&self, table: &str, key: &Json, value: &Json) -> Result<Entry, Refusal> {
         let id = self.notation.table(table)?;
+        if let Some(group) = self.notation.joined(id, key)? {
+            let value = self.notation.value(id, key, value)?;
+            let joined = self.lock().join(id, group, &value);
+            let member = joined.map_err(|error| self.refused(id, key, error))?;
+            let key = vec![group.into(), member.into()];
+            return Ok(self.entry(id, &TableEntry { key, prefix_len: None, value }));
+        }
         let entry = self.read(id, key, value)?;
         self.lock().insert(id, &entry).map_err(|error| self.refused(id, key, error))?;
         Ok(self.entry(id, &entry))

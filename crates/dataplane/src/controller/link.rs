@@ -11,7 +11,7 @@ use super::health::Health;
 use super::injector::{InjectError, Injector, Input};
 use super::metadata::Field;
 use super::punted::Punted;
-use super::rings::{Rings, Stop};
+use super::rings::{PortInfo, Rings, Stop};
 use super::signal::{LinkFd, Sleeper};
 use super::tables::NamedTables;
 use super::wheel::Wheel;
@@ -82,6 +82,7 @@ impl Link {
         others: Vec<Link>,
     ) -> Self {
         rings.begin();
+        rings.signal().count_in(health.wakes());
         Link {
             sleeper: Sleeper::new(rings.signal().clone()),
             injector: Injector { rings },
@@ -372,6 +373,11 @@ impl Link {
             name: name.to_owned(),
             known: fields.iter().map(|field| field.name.clone()).collect(),
         })
+    }
+
+    /// The ports of the instance.
+    pub fn ports(&self) -> &[PortInfo] {
+        self.rings().ports()
     }
 
     /// The program's tables.

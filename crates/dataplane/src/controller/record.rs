@@ -22,8 +22,8 @@ pub(super) fn key_of<K: Key>(key: &K) -> (Fields, Option<u32>) {
     (fields, prefix_len)
 }
 
-/// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the
-/// program is a tuple of its fields, in order.
+/// What is stored in one or several fields of a table: numbers, bools, addresses, arrays and tuples of them. A struct of
+/// the program is a tuple of its fields, in order.
 ///
 /// A controller that has a type of its own for a struct implements this with the tuple's:
 ///
@@ -122,6 +122,38 @@ impl Record for Ipv6Addr {
     }
 }
 
+/// What an array of a struct may have as its elements: all but `u8`, because six of these are an Ethernet address.
+pub trait Element: Record {}
+
+impl Element for u16 {}
+impl Element for u32 {}
+impl Element for u64 {}
+impl Element for u128 {}
+impl Element for bool {}
+impl Element for [u8; 6] {}
+impl Element for Ipv4Addr {}
+impl Element for Ipv6Addr {}
+
+/// An array of a struct.
+impl<R: Element, const N: usize> Record for [R; N] {
+    const FIELDS: usize = N * R::FIELDS;
+    #[inline]
+    fn to_fields(&self, fields: &mut [u128]) {
+        for (element, fields) in self.iter().zip(fields.chunks_exact_mut(R::FIELDS)) {
+            element.to_fields(fields);
+        }
+    }
+    #[inline]
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        if fields.len() != N * R::FIELDS {
+            return None;
+        }
+        let mut elements = fields.chunks_exact(R::FIELDS).map(R::from_fields);
+        let elements: [Option<R>; N] = std::array::from_fn(|_| elements.next().flatten());
+        elements.iter().all(Option::is_some).then(|| elements.map(|element| element.expect("all are there")))
+    }
+}
+
 macro_rules! tuples {
     ($(($($part:ident $at:tt),*))*) => {$(
         impl<$($part: Record),*> Record for ($($part,)*) {
@@ -209,9 +241,13 @@ mod tests {
 
     #[test]
     fn records_are_their_fields() {
-        there_and_back(([2, 0, 0, 0, 1, 0xff], 7u8, true), &[0x0200_0000_01ff, 7, 1]);
+        there_and_back(([2u8, 0, 0, 0, 1, 0xff], 7u8, true), &[0x0200_0000_01ff, 7, 1]);
         there_and_back((Ipv4Addr::new(10, 0, 0, 1), (u64::MAX, 3u16)), &[0x0a00_0001, u64::MAX.into(), 3]);
         there_and_back(Ipv6Addr::LOCALHOST, &[1]);
+        there_and_back((true, [7u32, 8, 9], 4u16), &[1, 7, 8, 9, 4]);
+        there_and_back([[2u8, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]], &[0x0200_0000_0001, 0x0200_0000_0002]);
+        assert_eq!(<[u16; 3]>::from_fields(&[1, 2]), None);
+        assert_eq!(<[u16; 2]>::from_fields(&[1, 0x1_0000]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[256, 1]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[255, 2]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[255, 1, 0]), None);

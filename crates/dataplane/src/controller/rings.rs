@@ -77,11 +77,27 @@ pub struct Pinning {
     pub cpu: Option<usize>,
 }
 
+/// A port of the instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// What `rx.port` and `tx.port` say.
+    pub number: u8,
+    /// Its name.
+    pub name: String,
+    /// The network interface behind it, where there is one.
+    pub interface: Option<String>,
+    /// That is an interface of the kernel that leads nowhere else.
+    pub is_tap: bool,
+    /// The port that leads to the kernel's stack.
+    pub host: Option<u8>,
+}
+
 /// The rings between all workers and one link of a controller.
 #[derive(Debug)]
 pub struct Rings {
     pool: Arc<FramePool>,
     program: Arc<Program>,
+    ports: Arc<[PortInfo]>,
     pinning: Pinning,
     per_worker: Vec<WorkerQueues>,
     /// Packets of one worker that may be with the controller.
@@ -130,6 +146,7 @@ impl Rings {
             per_worker: doorbells.iter().enumerate().map(queues).collect(),
             pool,
             program,
+            ports: Arc::default(),
             pinning,
             punts,
             spare: Spare::new(injections),
@@ -143,6 +160,16 @@ impl Rings {
             is_halted: AtomicBool::new(false),
             rings_late: AtomicBool::new(false),
         })
+    }
+
+    /// The same in an instance with these ports.
+    pub fn with_ports(self, ports: Arc<[PortInfo]>) -> Self {
+        Rings { ports, ..self }
+    }
+
+    /// The ports of the instance.
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.ports
     }
 
     /// The frames that a controller needs at least with so many workers: one in either direction, also where each has a
@@ -189,6 +216,18 @@ impl Rings {
             queues.held.fetch_sub(1, Ordering::Relaxed);
             DropId::CONTROLLER_BUSY
         })
+    }
+
+    /// Whether so many packets of a worker lie there that the controller is to be woken for them, where it wants to be
+    /// for so many. Where that is more than half of those that can be under way, it is woken for that half: while it
+    /// wakes there is a place for others.
+    pub fn is_called_for(&self, worker: usize, packets: u32) -> bool {
+        self.per_worker[worker].punted.len() >= packets.min(self.punts / 2).max(1) as usize
+    }
+
+    /// Whether a packet of a worker waits for the controller.
+    pub fn has_punted_of(&self, worker: usize) -> bool {
+        !self.per_worker[worker].punted.is_empty()
     }
 
     /// Wakes the controller, if it waits.

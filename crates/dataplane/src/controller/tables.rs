@@ -7,7 +7,7 @@ use std::sync::Arc;
 use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
 
 use super::error::NameError;
-use super::record::{Fields, Key, Record, fields_of, key_of};
+use super::record::{Fields, Key, Prefix, Record, fields_of, key_of};
 use crate::engine::TableAccess;
 
 /// All tables of an instance. May be used from any thread, but not in a function that the program calls.
@@ -50,6 +50,12 @@ impl NamedTables {
         }
         let id = TableId(index as u32);
         Ok(Table { id, tables: self.tables.clone(), types: PhantomData })
+    }
+
+    /// Waits until no look-up that began before is under way, at workers and in the kernel: entries that were set are
+    /// then seen by all that follow. Whether that came to pass in a second.
+    pub fn settle(&self) -> bool {
+        self.tables.settle()
     }
 
     /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
@@ -101,6 +107,20 @@ impl<K: Key, V: Record> Table<K, V> {
         self.tables.set(self.id, &key, prefix_len, &fields_of(value))
     }
 
+    /// Sets a route, or removes it where there is no value, if what it is now is as wanted: no other change comes
+    /// between. Whether it was.
+    pub fn change_if(
+        &mut self,
+        key: &K,
+        value: Option<&V>,
+        mut wanted: impl FnMut(Option<V>) -> bool,
+    ) -> Result<bool, TableError> {
+        let (key, prefix_len) = key_of(key);
+        let value = value.map(fields_of);
+        let mut seen = |now: Option<&[u128]>| wanted(now.and_then(V::from_fields));
+        self.tables.change_if(self.id, &key, prefix_len, value.as_deref(), &mut seen)
+    }
+
     /// Sets an entry of a hash table, and says what was there: the old value as it was when it could not be found any
     /// more, so that what packets changed of it before is in it. A thread that has found it earlier may still change
     /// it.
@@ -145,6 +165,13 @@ impl<K: Key, V: Record> Table<K, V> {
     pub fn entries(&self) -> Vec<(K, V)> {
         let entries = self.tables.dump(self.id).into_iter();
         entries.filter_map(|e| Some((K::from_key(&e.key, e.prefix_len)?, V::from_fields(&e.value)?))).collect()
+    }
+}
+
+impl<K: Record, V: Record> Table<Prefix<K>, V> {
+    /// The value of the longest prefix that holds an address.
+    pub fn find(&self, address: &K) -> Option<V> {
+        V::from_fields(&self.tables.find(self.id, fields_of(address)[0])?)
     }
 }
 

@@ -81,6 +81,11 @@ pub trait Engine: Send {
         Reach::WHOLE
     }
 
+    /// How many bytes a copy for a member of a group needs for itself, which enters by this channel; `None`: all.
+    fn of_member(&self, _entry: ChannelId) -> Option<u32> {
+        None
+    }
+
     /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers
     /// need not have it.
     ///

@@ -42,6 +42,10 @@ impl Engine for NativeEngine {
         self.native.reach()
     }
 
+    fn of_member(&self, entry: ChannelId) -> Option<u32> {
+        self.native.of_member(entry)
+    }
+
     unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {
         let run = self.native.timer_fn(timer).expect("the program has this timer");
         // SAFETY: promised by the caller; the code lives as long as `native`.

@@ -4,11 +4,11 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use baker::ir::interp::Machine;
-use baker::ir::{TableEntry, TableError, TableId, TableStore};
+use baker::ir::{TableEntry, TableError, TableId, TableStore, prefix_mask};
 
 use super::interp::lock;
 use crate::externs::refuse_inside;
-use crate::tables::{TableChange, Tables};
+use crate::tables::{NextMember, TableChange, Tables};
 
 /// The tables of a running program, whatever engine holds them. May be used while packets are processed: native tables
 /// without stopping them, the interpreter's between two batches.
@@ -85,6 +85,55 @@ impl TableAccess {
         }
     }
 
+    /// See [`Tables::change_if`].
+    pub fn change_if(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        value: Option<&[u128]>,
+        wanted: &mut dyn FnMut(Option<&[u128]>) -> bool,
+    ) -> Result<bool, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.change_if(table, key, prefix_len, value, wanted),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                if !wanted(machine.get(table, key, prefix_len).ok().as_deref()) {
+                    return Ok(false);
+                }
+                match value {
+                    Some(value) => {
+                        let entry = TableEntry { key: key.to_vec(), prefix_len, value: value.to_vec() };
+                        machine.insert(table, &entry)?;
+                    }
+                    None => machine.remove(table, key, prefix_len)?,
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// The value of the longest prefix that holds a number, in an `lpm` table.
+    pub fn find(&self, table: TableId, number: u128) -> Option<Vec<u128>> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.lookup(table, &[number]),
+            TableAccess::Interp(machine) => {
+                let machine = lock(machine);
+                let get = |number, len| machine.get(table, &[number], Some(len));
+                let width = (0..=128).rev().find(|len| get(0, *len) != Err(TableError::OutOfRange))?;
+                (0..=width).rev().find_map(|len| get(number & prefix_mask(width, len)?, len).ok())
+            }
+        }
+    }
+
+    /// See [`Tables::settle`]; with the interpreter no look-up is under way where tables can be reached.
+    pub fn settle(&self) -> bool {
+        refuse_inside();
+        self.native().is_none_or(|tables| tables.settle())
+    }
+
     /// Sets an entry of a hash table; what it was until that could not be found any more goes to `before`, which has
     /// room for one number per field. Whether there was one.
     pub fn exchange(
@@ -104,6 +153,41 @@ impl TableAccess {
                 machine.insert(table, &entry)?;
                 let found = found.ok().inspect(|values| before.copy_from_slice(values));
                 Ok(found.is_some())
+            }
+        }
+    }
+
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which.
+    pub fn join(&self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.join(table, group, value),
+            TableAccess::Interp(machine) => lock(machine).join(table, group, value),
+        }
+    }
+
+    /// The members of a group of a table as they are now, by number.
+    pub fn members(&self, table: TableId, group: u32) -> Vec<u32> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.members(table, group),
+            TableAccess::Interp(machine) => {
+                let machine = lock(machine);
+                std::iter::successors(machine.next_member(table, group, 0), |member| {
+                    machine.next_member(table, group, member + 1)
+                })
+                .collect()
+            }
+        }
+    }
+
+    /// The next member of a group from a number on, after at most so many words of 64 numbers, which are taken off. For
+    /// workers.
+    pub(crate) fn next_member(&self, table: TableId, group: u32, from: u32, words: &mut u32) -> NextMember {
+        match self {
+            TableAccess::Native(tables) => tables.next_member(table, group, from, words),
+            TableAccess::Interp(machine) => {
+                lock(machine).next_member(table, group, from).map_or(NextMember::End, NextMember::Member)
             }
         }
     }

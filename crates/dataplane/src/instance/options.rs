@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::controller::PortInfo;
 use crate::engine::EngineKind;
 use crate::packets::{Access, FrameConfig};
 use crate::ports::{Driver, OwnAddresses, PortSpec};
@@ -74,6 +75,18 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
+    /// What controllers see of it.
+    pub(crate) fn info(&self) -> PortInfo {
+        let PortConfig { spec, number, host, .. } = self;
+        PortInfo {
+            number: *number,
+            name: spec.name.clone(),
+            interface: spec.driver.interface().map(str::to_owned),
+            is_tap: matches!(spec.driver, Driver::Tap { .. }),
+            host: *host,
+        }
+    }
+
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
         PortConfig {

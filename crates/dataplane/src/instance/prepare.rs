@@ -94,6 +94,7 @@ impl Instance {
             controller_frames: options.controller_frames.clone(),
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
+            port_infos: ports.iter().map(PortConfig::info).collect(),
             mtu_ports: MtuPorts::new(ports)?,
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };

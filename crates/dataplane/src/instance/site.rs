@@ -7,14 +7,14 @@ use baker::ir::{CounterSlots, Program};
 
 use super::error::StartError;
 use super::mtus::MtuPorts;
-use crate::controller::{Controller, Exchange, Links, Named, Pinning, Rings, Waiting};
+use crate::controller::{Controller, Exchange, Links, Named, Pinning, PortInfo, Rings, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::Observed;
-use crate::packets::{FrameError, FramePool, Holder, WorkerContext, queue_frames};
+use crate::packets::{FrameError, FramePool, Holder, WorkerContext, group_frames, queue_frames};
 use crate::sys::{Doorbell, monotonic_ns};
-use crate::workers::{DeadlineTimers, Deadlines, Equipment, Handover, Running, Schedule, Timers};
+use crate::workers::{DeadlineTimers, Deadlines, Equipment, Groups, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
 
 /// What stays.
@@ -34,6 +34,8 @@ pub(super) struct Site {
     /// Number of ports of each worker.
     pub ports: Vec<usize>,
     pub fast_path: Option<Arc<FastPath>>,
+    /// For controllers that ask which ports there are.
+    pub port_infos: Arc<[PortInfo]>,
     /// For programs that ask what ports send at most.
     pub mtu_ports: MtuPorts,
 }
@@ -69,12 +71,17 @@ impl Site {
         let Parts { program, engines, tables, externs, kernel } = parts;
         let shares = Shares::new(program, self.frames, self.doorbells.len(), &self.controller_frames)?;
         let share = shares.worker;
-        let waiting = chosen(program, controllers, |name, links| self.rings(program, shares.of(name), links))?;
+        // One that the program is not wired to has no packets.
+        let wired = |name: &str| program.controllers.iter().any(|one| one.name == name);
+        let frames = |name: &str| if wired(name) { shares.of(name) } else { 0 };
+        let waiting = chosen(program, controllers, |name, links| self.rings(program, frames(name), links))?;
         let rings: Vec<_> = waiting.iter().map(|controller| controller.rings.clone()).collect();
         let slots = CounterSlots::new(program).len();
         let end_counters = Arc::new(CounterBlock::new(slots));
         // Where no packets can be dropped at the end there is nothing to sum up.
         let mut blocks = if waiting.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
+        let by_kernel = kernel.as_ref().zip(self.fast_path.as_ref());
+        let taps = by_kernel.map(|(part, path)| path.tap_rings(part, self.ports.len())).transpose()?;
         let worker = |(index, ports): (usize, &usize)| -> io::Result<Running> {
             let counters = Arc::new(CounterBlock::new(slots));
             blocks.push(counters.clone());
@@ -92,8 +99,11 @@ impl Site {
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
-            let equipment = Equipment { exchange, timers, deadlines, resume, generation };
-            Ok(Running::new(program, context, engines.engine(), *ports, equipment))
+            let ring = taps.as_ref().and_then(|rings| rings.get(index)).cloned();
+            let engine = engines.engine();
+            let groups = Groups::new(program, &self.pool, tables, |entry| engine.of_member(entry));
+            let equipment = Equipment { exchange, timers, deadlines, groups, resume, generation, ring };
+            Ok(Running::new(program, context, engine, *ports, equipment))
         };
         let running = self.ports.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         let (program, externs) = (program.clone(), externs.cloned());
@@ -121,7 +131,8 @@ impl<'n> Shares<'n> {
         let least = Rings::least(workers);
         let wired = program.controllers.len() as u32;
         // In frames that no worker counts on.
-        let queued = queue_frames(program);
+        let grouped = group_frames(program).saturating_mul(workers as u32);
+        let queued = queue_frames(program).saturating_add(grouped);
         let usual =
             (count.saturating_sub(queued) / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
         let mut shares = Shares { worker: 0, usual, named };
@@ -137,7 +148,8 @@ impl<'n> Shares<'n> {
         let workers = workers as u32;
         let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
         if queued > 0 && count.checked_sub(queued).is_none_or(|left| left / workers * workers < needed) {
-            let queues = program.queues.iter().map(|queue| (queue.name.clone(), queue.most())).collect();
+            let queues = program.queues.iter().map(|queue| (queue.name.clone(), queue.most()));
+            let queues = queues.chain((grouped > 0).then(|| ("groups".to_string(), grouped))).collect();
             return Err(FrameError::Queues { count, queues, workers, needed });
         }
         match count.checked_sub(controllers.saturating_add(queued)) {
@@ -163,8 +175,8 @@ impl Site {
     /// The rings of a controller with these links and so many frames.
     fn rings(&self, program: &Arc<Program>, frames: u32, links: Links) -> io::Result<Vec<Arc<Rings>>> {
         let new = |frames, pinning| -> io::Result<Arc<Rings>> {
-            let rings =
-                Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, pinning).map(Arc::new)?;
+            let rings = Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, pinning)?;
+            let rings = Arc::new(rings.with_ports(self.port_infos.clone()));
             self.pool.holders.register(Holder::Controller, &rings);
             Ok(rings)
         };

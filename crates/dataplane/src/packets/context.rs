@@ -205,6 +205,11 @@ impl WorkerContext {
         (before != SHARE_NONE).then_some(before)
     }
 
+    /// How many bytes a copy shares at least; `None`: copies share nothing.
+    pub(crate) fn share_least(&self) -> Option<u32> {
+        Some(self.raw.share_least).filter(|least| *least != SHARE_NONE)
+    }
+
     /// The time that the program sees.
     pub fn now(&self) -> u64 {
         self.raw.now

@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use baker::ir::Program;
+use baker::ir::{Group, Program};
 use codegen::abi::{Descriptor, MAX_BATCH, METADATA_OFFSET, WHOLE, descriptor_stride};
 
 use super::holders::{FrameHolders, Holders};
@@ -57,7 +57,7 @@ pub enum FrameError {
     },
     /// What queues may hold leaves too few for the workers.
     #[error(
-        "{count} frames, without those that ports need: {queued} are for packets in queues ({list}), and {workers} workers \
+        "{count} frames, without those that ports need: {queued} are for packets that wait ({list}), and {workers} workers \
          need at least {needed}: use more frames, or declare smaller queues",
         queued = .queues.iter().map(|(_, frames)| u64::from(*frames)).sum::<u64>(),
         list = .queues.iter().map(|(name, frames)| format!("{name}: {frames}")).collect::<Vec<_>>().join(", "),
@@ -168,6 +168,11 @@ pub(crate) fn hold_frames(program: &Program) -> u32 {
 /// Frames that packets in a program's queues take.
 pub(crate) fn queue_frames(program: &Program) -> u32 {
     program.queues.iter().fold(0, |sum, queue| sum.saturating_add(queue.most()))
+}
+
+/// Frames that packets take which wait for the members of groups, on each worker.
+pub(crate) fn group_frames(program: &Program) -> u32 {
+    if program.tables.iter().any(|table| table.group.is_some()) { Group::WAITING } else { 0 }
 }
 
 /// Copies of a packet that there are local frames for at least, so that programs that take over may make more.

@@ -18,6 +18,8 @@ pub struct FrameHolders {
     pub holds: u32,
     /// Of packets in queues.
     pub queues: u32,
+    /// Of packets that wait for the members of groups.
+    pub groups: u32,
     /// At controllers: packets on their way to them and from them, those that they hold, and free ones at hand.
     pub controllers: u32,
     /// All others: of packets that are under way between these. 0 where no packet passes, or frames are lost.
@@ -31,6 +33,7 @@ pub(crate) enum Holder {
     Port,
     Hold,
     Queue,
+    Group,
     Controller,
 }
 
@@ -66,10 +69,12 @@ impl Holders {
                 Holder::Port => &mut found.ports,
                 Holder::Hold => &mut found.holds,
                 Holder::Queue => &mut found.queues,
+                Holder::Group => &mut found.groups,
                 Holder::Controller => &mut found.controllers,
             } += frames;
         }
-        let known = found.pool + found.workers + found.ports + found.holds + found.queues + found.controllers;
+        let waiting = found.holds + found.queues + found.groups;
+        let known = found.pool + found.workers + found.ports + waiting + found.controllers;
         found.passing = found.total.saturating_sub(known);
         found
     }

@@ -16,7 +16,7 @@ pub(crate) use access::LocalMemory;
 pub use batch::{Received, RxBatch, TxBatch};
 pub use context::WorkerContext;
 pub use frames::{FrameConfig, FrameError, FramePool};
-pub(crate) use frames::{hold_frames, queue_frames};
+pub(crate) use frames::{group_frames, hold_frames, queue_frames};
 pub use holders::FrameHolders;
 pub(crate) use holders::{Holder, Holds};
 pub use shared::Bytes;

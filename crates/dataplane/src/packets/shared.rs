@@ -259,6 +259,31 @@ impl WorkerContext {
         }
     }
 
+    /// A copy of a packet which lies in its frame as a whole and is written by nobody: `own` of its bytes are in the
+    /// copy's own frame, or all of them where there is no such bound or too little would be shared. Whether any are
+    /// shared: then the caller has the packet's frame held once more, before the copy is let go of. `None` where no
+    /// frame is free.
+    pub(crate) fn share(&mut self, frame: u32, own: Option<u32>) -> Option<(u32, bool)> {
+        let least = self.share_least();
+        let copy = self.pop()?;
+        let pool = self.pool();
+        // SAFETY: both are the worker's, and the packet is whole, so at the same place of the other frame there is room.
+        unsafe {
+            let (offset, len) = (pool.offset(frame), pool.bytes(frame).len());
+            let shares = own.zip(least).map(|(own, least)| (own as usize, least as usize));
+            let shares = shares.filter(|(own, least)| len.checked_sub(*own).is_some_and(|rest| rest >= *least));
+            let here = shares.map_or(len, |(own, _)| own);
+            pool.copy((copy, offset), (frame, offset), here);
+            pool.place(copy, offset, len);
+            pool.copy_metadata(copy, frame);
+            if shares.is_some() {
+                let descriptor = pool.descriptor(copy);
+                ((*descriptor).rest, (*descriptor).held) = (frame, (offset + here) as u32);
+            }
+            Some((copy, shares.is_some()))
+        }
+    }
+
     /// The same packet in a frame without another holder, all of it; `None` where none is free, and nothing is done.
     pub(crate) fn make_own(&mut self, frame: u32) -> Option<u32> {
         if !self.pool().is_sharing() {

@@ -17,7 +17,7 @@ pub use clock::monotonic_ns;
 pub use cpu::{allowed_cpus, pin_to_cpu, possible_cpus};
 pub use doorbell::{Doorbell, poll};
 pub use interface::{ETHERNET, Interface, TAG_AT, inet_socket, interface, interface_name, interface_request, set_up};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, page_size};
 pub use packet_socket::{
     bind_packet, bound_interface, keep_out, kick, let_in, packet_option, packet_socket, packet_statistics, promiscuous,
     put_in_place, take_socket_error,

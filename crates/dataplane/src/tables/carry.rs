@@ -64,6 +64,9 @@ fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Optio
     if table.hold.is_some() && !before_metadata.eq(metadata) {
         return Some("the metadata was changed".into());
     }
+    if before.group.map(|group| group.groups) != table.group.map(|group| group.groups) {
+        return Some("the number of its groups was changed".into());
+    }
     if before.meter != table.meter {
         return Some("its rate was changed".into());
     }

@@ -1,9 +1,10 @@
 //! Look-ups, changes and dumps at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use baker::ir::{TableEntry, TableId, TableKind};
+use baker::ir::{TableEntry, TableError, TableId, TableKind};
 
 use super::{Tables, hash, trie};
 use crate::testing::{SplitMix64, pair, scalar, tables_only};
@@ -181,5 +182,44 @@ fn replacing_a_value_is_one_step_for_look_ups_and_dumps() {
     });
     for table in 0..3 {
         assert_eq!((tables.count(TableId(table)), tables.lookup(TableId(table), &[0])), (0, None), "no trace is left");
+    }
+}
+
+/// A change that depends on what a route is now: no other one comes between, in both forms of routes.
+#[test]
+fn routes_change_only_where_they_are_what_is_expected() {
+    for width in [32u32, 128] {
+        let program = tables_only(&[(TableKind::Lpm, scalar(width), scalar(32), 16)]);
+        let tables = Tables::new(&program).unwrap();
+        let (prefix, inside) = ([10u128 << (width - 8)], [(10u128 << (width - 8)) + 7]);
+        let table = TableId(0);
+        let change = |value: Option<&[u128]>, wanted: &dyn Fn(Option<u128>) -> bool| {
+            tables.change_if(table, &prefix, Some(8), value, &mut |now| wanted(now.map(|now| now[0])))
+        };
+        let found = || tables.lookup(table, &inside).map(|value| value[0]);
+        assert_eq!((change(Some(&[1]), &|now| now == Some(5)), found()), (Ok(false), None));
+        assert_eq!((change(Some(&[1]), &|now| now.is_none()), found()), (Ok(true), Some(1)));
+        assert_eq!((change(Some(&[2]), &|now| now == Some(1)), found()), (Ok(true), Some(2)));
+        assert_eq!((change(None, &|now| now == Some(1)), found()), (Ok(false), Some(2)));
+        assert_eq!((change(None, &|now| now == Some(2)), found()), (Ok(true), None));
+        assert_eq!(change(None, &|_| true), Err(TableError::NotFound));
+        assert!(tables.settle(), "there are no workers");
+        // What is below 1024 is set on one side, and the other side leaves that as it is.
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    change(Some(&[2000]), &|now| now.is_none_or(|now| now >= 1024)).unwrap();
+                }
+            });
+            for round in 0..20_000 {
+                let own = [round % 1024];
+                tables.set(table, &prefix, Some(8), &own).unwrap();
+                std::hint::spin_loop();
+                assert_eq!(found(), Some(own[0]));
+                tables.remove(table, &prefix, Some(8)).unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 }

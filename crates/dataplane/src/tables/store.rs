@@ -10,6 +10,8 @@ use super::carry::Carried;
 use super::epoch::Epochs;
 use super::hold::HoldTable;
 use super::journal::{Journal, TableChange};
+use super::members::NextMember;
+use super::slots::patiently;
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
 
@@ -171,9 +173,43 @@ impl Tables {
 
     /// As [`Tables::insert`], of numbers that the caller has anywhere: nothing is allocated for them.
     pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
-        self.table(table)?.put(key, prefix_len, value)?;
+        let own = self.table(table)?;
+        let _changing = own.changing();
+        own.put(key, prefix_len, value)?;
         self.note(table, key, prefix_len, Some(value));
         Ok(())
+    }
+
+    /// Changes a route, or removes it where there is no value, if what it is now is as wanted, of which no other change
+    /// comes between; whether it was. Any thread may call it while packets are processed.
+    pub fn change_if(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        value: Option<&[u128]>,
+        wanted: &mut dyn FnMut(Option<&[u128]>) -> bool,
+    ) -> Result<bool, TableError> {
+        let own = self.table(table)?;
+        let _changing = own.changing().ok_or(TableError::OutOfRange)?;
+        let mut before = vec![0; own.value.fields()];
+        let found = own.get_to(key, prefix_len, &mut before);
+        if !wanted(found.is_ok().then_some(&before)) {
+            return Ok(false);
+        }
+        match value {
+            Some(value) => own.put(key, prefix_len, value)?,
+            None => own.take_out(key, prefix_len)?,
+        }
+        self.note(table, key, prefix_len, value);
+        Ok(true)
+    }
+
+    /// Waits until no look-up that began before is under way, at workers and in the kernel; whether that came to pass
+    /// in time.
+    pub fn settle(&self) -> bool {
+        let stamp = self.epochs.retire();
+        patiently(|| (stamp <= self.epochs.safe()).then_some(())).is_some()
     }
 
     /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was
@@ -191,6 +227,25 @@ impl Tables {
         Ok(found)
     }
 
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which. Any
+    /// thread may call it while packets are processed.
+    pub fn join(&self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        let member = self.table(table)?.join(group, value)?;
+        self.note(table, &[group.into(), member.into()], None, Some(value));
+        Ok(member)
+    }
+
+    /// The members of a group of a table as they are now, by number.
+    pub fn members(&self, table: TableId, group: u32) -> Vec<u32> {
+        self.table(table).map_or_else(|_| Vec::new(), |table| table.members(group))
+    }
+
+    /// The next member of a group from a number on, after at most so many words of 64 numbers, which are taken off. For
+    /// workers.
+    pub(crate) fn next_member(&self, table: TableId, group: u32, from: u32, words: &mut u32) -> NextMember {
+        self.table(table).map_or(NextMember::End, |table| table.next_member(group, from, words))
+    }
+
     /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up
     /// to one that is refused change together.
     pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
@@ -206,7 +261,9 @@ impl Tables {
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        self.table(table)?.take_out(key, prefix_len)?;
+        let own = self.table(table)?;
+        let _changing = own.changing();
+        own.take_out(key, prefix_len)?;
         self.note(table, key, prefix_len, None);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! One table, of whichever kind: entries as numbers outside, bytes inside.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
 use codegen::abi::{is_dir_24_8, unpack_key};
@@ -12,6 +12,7 @@ use super::epoch::Epochs;
 use super::hash::{Hash, Idle};
 use super::layout::{Bytes, Codec};
 use super::lpm::Lpm;
+use super::members::{Members, NextMember};
 use super::shared::at_once;
 use super::space::Space;
 use super::trie::Trie;
@@ -82,6 +83,8 @@ pub struct Table {
     pub value: Codec,
     /// Where its entries age.
     pub idle: Option<Idle>,
+    /// Held while routes change, so that no change comes between a look at a route and a change that depends on it.
+    changing: Mutex<()>,
 }
 
 impl Table {
@@ -112,6 +115,7 @@ impl Table {
             TableKind::Hash => {
                 let mut hash = Hash::new(capacity, &key, (&value, lock), hasher, epochs(), space)?;
                 hash.due = has_deadlines.then(|| Due::new(hash.limit())).transpose()?;
+                hash.members = table.group.map(|group| Members::new(group.groups, capacity, epochs()));
                 Ok(Kind::Hash(hash))
             }
             TableKind::Lpm if !is_dir_24_8(program, table) => {
@@ -124,7 +128,14 @@ impl Table {
         let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
         let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
         let (key_codec, value) = (Codec::new(&key), Codec::new(&value));
-        Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle })
+        let changing = Mutex::default();
+        Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle, changing })
+    }
+
+    /// See [`Table::changing`], in tables of routes. Other tables change too often, and it is not needed there.
+    pub fn changing(&self) -> Option<MutexGuard<'_, ()>> {
+        let is_lpm = matches!(&*self.kind, Kind::Lpm(_) | Kind::Trie(_));
+        is_lpm.then(|| self.changing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What generated code reaches it by.
@@ -181,8 +192,8 @@ impl Table {
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
-                let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
-                hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
+                let packed = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
+                set_entry(hash, key, || hash.set(&packed, &bytes).then_some(()).ok_or(TableError::Full))
             }
         }
     }
@@ -213,10 +224,39 @@ impl Table {
     pub fn exchange(&self, key: &[u128], value: &[u128], before: &mut [u128]) -> Result<bool, TableError> {
         let Kind::Hash(hash) = &*self.kind else { return Err(TableError::OutOfRange) };
         let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;
-        let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
-        let found = hash.exchange(&key, &bytes).ok_or(TableError::Full)?;
+        let packed = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
+        let found = set_entry(hash, key, || hash.exchange(&packed, &bytes).ok_or(TableError::Full))?;
         found.iter().for_each(|found| self.value.decode_to(found, before));
         Ok(found.is_some())
+    }
+
+    /// Sets the entry of a new member of a group, under the least number that is free; which.
+    pub fn join(&self, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        let Kind::Hash(hash) = &*self.kind else { return Err(TableError::OutOfRange) };
+        let members = hash.members.as_ref().ok_or(TableError::OutOfRange)?;
+        let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;
+        let mut change = members.change();
+        let member = change.free(group)?;
+        let key = self.key_codec.pack(&[group.into(), member.into()]).ok_or(TableError::OutOfRange)?;
+        hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)?;
+        change.joined(group, member);
+        Ok(member)
+    }
+
+    /// The members of a group, by number.
+    pub fn members(&self, group: u32) -> Vec<u32> {
+        let Kind::Hash(hash) = &*self.kind else { return Vec::new() };
+        hash.members.as_ref().map_or_else(Vec::new, |members| members.change().all(group))
+    }
+
+    /// See [`Members::next`].
+    pub fn next_member(&self, group: u32, from: u32, words: &mut u32) -> NextMember {
+        match &*self.kind {
+            Kind::Hash(hash) => {
+                hash.members.as_ref().map_or(NextMember::End, |members| members.next(group, from, words))
+            }
+            _ => NextMember::End,
+        }
     }
 
     /// Takes an entry out.
@@ -233,8 +273,12 @@ impl Table {
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
-                let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
-                hash.delete(&key).then_some(()).ok_or(TableError::NotFound)
+                let packed = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
+                let mut change = hash.members.as_ref().map(|members| members.change());
+                if let (Some(change), Some((group, member))) = (&mut change, member_of(key)) {
+                    change.left(group, member);
+                }
+                hash.delete(&packed).then_some(()).ok_or(TableError::NotFound)
             }
         }
     }
@@ -314,6 +358,23 @@ impl Table {
         entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
         entries
     }
+}
+
+/// Sets an entry of a hash table. Where that is a member of a group, nobody else changes members meanwhile.
+fn set_entry<T>(hash: &Hash, key: &[u128], set: impl FnOnce() -> Result<T, TableError>) -> Result<T, TableError> {
+    let Some(members) = &hash.members else { return set() };
+    let place = member_of(key).filter(|(group, member)| members.has_place(*group, *member));
+    let (group, member) = place.ok_or(TableError::OutOfRange)?;
+    let mut change = members.change();
+    let done = set()?;
+    change.joined(group, member);
+    Ok(done)
+}
+
+/// The group and the number that the key of a member says.
+fn member_of(key: &[u128]) -> Option<(u32, u32)> {
+    let [group, member] = *key else { return None };
+    Some((u32::try_from(group).ok()?, u32::try_from(member).ok()?))
 }
 
 /// What the entries of an array are at first.

@@ -20,6 +20,7 @@ const MS: u64 = 1_000_000;
 fn program(queues: &str, body: &str) -> Arc<Program> {
     compiled(&format!(
         "import \"net/ether\";
+        metadata {{ weight : u8; }}
         module m {{
             in  ether input;
             out ether output;
@@ -117,6 +118,52 @@ fn packets_go_on_in_order_and_not_before_their_time() {
             assert_eq!(stepper.counters()[slots.drop(DropId(full as u32))], dropped, "{engine:?}");
             assert!(released > 500 && dropped > 100, "{released}, {dropped}");
         }
+    }
+}
+
+/// The packet with the lowest metadata goes, the first one of several, and the order of the others stays.
+#[test]
+fn the_lowest_is_dropped() {
+    let program = program(
+        "queue line[2] of 4 drop lowest weight;",
+        "pkt->metadata.weight = (u8) pkt->dst & 7;
+        channel_put_at(output, line[pkt->type], pkt, now_ns() + 1ms);",
+    );
+    let slots = CounterSlots::new(&program);
+    let full = program.drop_reasons.iter().position(|reason| reason.name == "queue_full").unwrap();
+    for engine in ENGINES {
+        let mut stepper = Stepper::new(program.clone(), engine).unwrap();
+        let (mut numbers, mut dropped) = (SplitMix64(11), 0);
+        for round in 0..200 {
+            let mut lines: [Vec<(u64, u64)>; 2] = Default::default();
+            for step in 0..numbers.below(20) {
+                let (line, weight, number) = (numbers.below(2), numbers.below(4), round * 100 + step);
+                assert!(stepper.receive(1, &packet(line as u16, weight, number)).is_empty());
+                let waiting = &mut lines[line as usize];
+                waiting.push((weight, number));
+                if waiting.len() > 4 {
+                    let lowest = waiting.iter().map(|(weight, _)| *weight).min().unwrap();
+                    let first = waiting.iter().position(|(weight, _)| *weight == lowest).unwrap();
+                    waiting.remove(first);
+                    dropped += 1;
+                }
+            }
+            stepper.check_frames().unwrap();
+            let found = stepper.advance((round + 1) * 2 * MS);
+            let mut found: Vec<u64> = found.iter().map(|output| number(&output.bytes[6..12])).collect();
+            // Lines take turns.
+            let mut wanted: Vec<u64> = lines.iter().flatten().map(|(_, number)| *number).collect();
+            let in_order = |line: &Vec<(u64, u64)>| {
+                let of_line: Vec<u64> = line.iter().map(|(_, number)| *number).collect();
+                found.iter().copied().filter(|number| of_line.contains(number)).eq(of_line.iter().copied())
+            };
+            assert!(lines.iter().all(in_order), "{engine:?} {found:?} {lines:?}");
+            found.sort();
+            wanted.sort();
+            assert_eq!(found, wanted, "{engine:?}");
+        }
+        assert_eq!(stepper.counters()[slots.drop(DropId(full as u32))], dropped, "{engine:?}");
+        assert!(dropped > 200, "{dropped}");
     }
 }
 

@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target, storage_size};
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, read_field};
+use baker::ir::{ChannelId, CounterSlots, DropId, MetaField, MetaId, Program, QueueDrops, Target, storage_size};
+use codegen::abi::{MAX_BATCH, read_field};
 
+use super::onward::{self, Entering};
 use crate::packets::{FramePool, Holder, Holds, WorkerContext};
 use crate::wheel::Wheel;
 
@@ -33,7 +34,7 @@ struct Declared {
     first: u32,
     lines: u32,
     depth: u32,
-    drops_oldest: bool,
+    drops: QueueDrops,
     full: DropId,
 }
 
@@ -69,9 +70,6 @@ pub(crate) struct Queues {
     fields: [usize; 2],
 }
 
-/// Packets whose time has come, with the channels by which they go on.
-pub(crate) type Released = [(u32, ChannelId); MAX_BATCH];
-
 impl Queues {
     /// Of a program that has any, empty.
     pub fn new(program: &Arc<Program>, pool: &FramePool, now: u64) -> Option<Self> {
@@ -79,8 +77,8 @@ impl Queues {
         let mut lines = 0;
         let declared = program.queues.iter().map(|queue| {
             lines += queue.lines;
-            let (drops_oldest, full) = (queue.drops_oldest, queue.full);
-            Declared { first: lines - queue.lines, lines: queue.lines, depth: queue.depth, drops_oldest, full }
+            let (drops, full) = (queue.drops, queue.full);
+            Declared { first: lines - queue.lines, lines: queue.lines, depth: queue.depth, drops, full }
         });
         let declared = declared.collect();
         let waiting = Arc::default();
@@ -109,33 +107,18 @@ impl Queues {
     }
 
     /// Whether a channel leads to a queue.
-    pub fn is_queue(&self, end: u32) -> bool {
-        let channel = end.checked_sub(END_CHANNEL).and_then(|channel| self.program.channels.get(channel as usize));
+    pub fn is_queue(&self, channel: ChannelId) -> bool {
+        let channel = self.program.channels.get(channel.0 as usize);
         channel.is_some_and(|channel| matches!(channel.target, Target::Queue(..)))
     }
 
-    /// Takes those of the context's outputs that go into queues.
-    pub fn take_outputs(&mut self, context: &mut WorkerContext) {
-        let mut kept = 0;
-        for index in 0..context.outputs().len() {
-            let output = context.outputs()[index];
-            if self.is_queue(output.end) {
-                self.put(context, output.frame, ChannelId(output.end - END_CHANNEL));
-            } else {
-                context.move_output(index, kept);
-                kept += 1;
-            }
-        }
-        context.truncate_outputs(kept);
-    }
-
-    /// Puts a packet behind its line, or drops it or the first one there where the line is full. The channel leads to a
+    /// Puts a packet behind its line, or drops it or another one there where the line is full. The channel leads to a
     /// queue, and the frame is the context owner's.
     pub fn put(&mut self, context: &mut WorkerContext, frame: u32, channel: ChannelId) {
         let Target::Queue(queue, on) = self.program.channels[channel.0 as usize].target else {
             unreachable!("the channel leads to no queue")
         };
-        let Declared { first, lines, depth, drops_oldest, full } = self.declared[queue.0 as usize];
+        let Declared { first, lines, depth, drops, full } = self.declared[queue.0 as usize];
         let line = self.field(context.pool(), frame, 0) as u32;
         if line >= lines {
             return self.drop(context, frame, full);
@@ -144,13 +127,14 @@ impl Queues {
         let Some(frame) = context.make_own(frame) else { return self.drop(context, frame, full) };
         let line = first + line;
         if self.lines[line as usize].len >= depth {
-            if !drops_oldest {
-                return self.drop(context, frame, full);
-            }
-            self.unschedule(context.pool(), line);
-            let oldest = self.pop(line);
-            self.schedule(context.pool(), line);
-            self.drop(context, oldest, full);
+            let before = match drops {
+                QueueDrops::Newest => None,
+                QueueDrops::Oldest => Some(0),
+                QueueDrops::Lowest(field) => self.before_lowest(context.pool(), line, (frame, field)),
+            };
+            let Some(before) = before else { return self.drop(context, frame, full) };
+            let goes = self.take_behind(context.pool(), line, before);
+            self.drop(context, goes, full);
         }
         self.behind[frame as usize] = [0, on.0];
         let place = &mut self.lines[line as usize];
@@ -177,7 +161,7 @@ impl Queues {
 
     /// Takes at most `most` packets whose time has come; how many. The steps that it takes besides are bounded, too;
     /// whether any were taken.
-    pub fn release(&mut self, pool: &FramePool, now: u64, most: usize, released: &mut Released) -> (usize, bool) {
+    pub fn release(&mut self, pool: &FramePool, now: u64, most: usize, released: &mut Entering) -> (usize, bool) {
         let (mut count, mut left) = (0, STEPS);
         let most = most.min(MAX_BATCH);
         while count < most {
@@ -217,15 +201,7 @@ impl Queues {
 
     /// What has no PPF behind its channel leaves the program; whether it does.
     pub fn leaves(&self, context: &mut WorkerContext, frame: u32, channel: ChannelId) -> bool {
-        let end = match self.program.channels[channel.0 as usize].target {
-            Target::Ppf(_) => return false,
-            Target::Tx => END_TX,
-            Target::Host => END_HOST,
-            Target::Controller(_) | Target::Queue(..) => END_CHANNEL + channel.0,
-        };
-        context.counters().add(self.slots.channel(channel), 1);
-        context.output(Output { frame, end });
-        true
+        onward::leaves((&self.program, &self.slots), context, frame, channel)
     }
 
     /// Goes on with the packets of another program of the same worker, for which it gives frames to the context: those
@@ -274,6 +250,43 @@ impl Queues {
         frame
     }
 
+    /// Of a full line, the packet in front of the first one whose metadata is lowest, as `first` and `last` have it;
+    /// `None` where a packet's own is lower still.
+    fn before_lowest(&self, pool: &FramePool, line: u32, (own, field): (u32, MetaId)) -> Option<u32> {
+        let MetaField { offset, width, .. } = self.program.metadata[field.0 as usize];
+        let value = |frame| read(pool, frame, offset as usize, width);
+        let (mut before, mut at) = (0, self.lines[line as usize].first);
+        let mut lowest = (value(own), None);
+        while at != 0 {
+            let found = value(at - 1);
+            if found < lowest.0 || (found == lowest.0 && lowest.1.is_none()) {
+                lowest = (found, Some(before));
+            }
+            (before, at) = (at, self.behind[at as usize - 1][0]);
+        }
+        lowest.1
+    }
+
+    /// Takes the packet behind another one, or the first one (0), out of its line.
+    fn take_behind(&mut self, pool: &FramePool, line: u32, before: u32) -> u32 {
+        let Some(last) = before.checked_sub(1) else {
+            self.unschedule(pool, line);
+            let first = self.pop(line);
+            self.schedule(pool, line);
+            return first;
+        };
+        let taken = self.behind[last as usize][0] - 1;
+        let next = self.behind[taken as usize][0];
+        self.behind[last as usize][0] = next;
+        let place = &mut self.lines[line as usize];
+        place.len -= 1;
+        if next == 0 {
+            place.last = before;
+        }
+        self.held -= 1;
+        taken
+    }
+
     /// Sets the time of a line's first packet, where there is one.
     fn schedule(&mut self, pool: &FramePool, line: u32) {
         let first = self.lines[line as usize].first;
@@ -305,18 +318,22 @@ impl Queues {
     }
 
     fn field(&self, pool: &FramePool, frame: u32, which: usize) -> u64 {
-        let width = [32, 64][which];
-        // SAFETY: the frame is the context owner's, which holds it here or has just got it; the field lies within the
-        // metadata.
-        let bytes = unsafe {
-            let at = pool.metadata(frame).add(self.fields[which]);
-            std::slice::from_raw_parts(at, storage_size(width) as usize)
-        };
-        read_field(bytes, width) as u64
+        read(pool, frame, self.fields[which], [32, 64][which]) as u64
     }
 
     fn drop(&self, context: &mut WorkerContext, frame: u32, reason: DropId) {
         context.let_go(frame);
         context.counters().add(self.slots.drop(reason), 1);
     }
+}
+
+/// Metadata of a packet that waits, or comes to.
+fn read(pool: &FramePool, frame: u32, offset: usize, width: u32) -> u128 {
+    // SAFETY: the frame is the context owner's, which holds it in its queues or has just got it; the field lies within
+    // the metadata.
+    let bytes = unsafe {
+        let at = pool.metadata(frame).add(offset);
+        std::slice::from_raw_parts(at, storage_size(width) as usize)
+    };
+    read_field(bytes, width)
 }

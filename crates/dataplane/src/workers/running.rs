@@ -10,6 +10,8 @@ use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
 use super::deadline::DeadlineTimers;
+use super::groups::Groups;
+use super::onward::{Entering, NOBODY};
 use super::queues::Queues;
 use super::timer::Schedule;
 use crate::controller::Exchange;
@@ -18,7 +20,10 @@ use crate::engine::{Engine, TableAccess};
 use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
 use crate::sys::{self, ETHERNET};
-use crate::xdp::{Onward, Resume};
+use crate::xdp::{Onward, Resume, TapRing};
+
+/// Batches of copies for the members of groups between two batches of received packets: some ten microseconds.
+const COPIES_AT_ONCE: usize = 4;
 
 /// Port number of no port.
 const NO_PORT: u16 = u16::MAX;
@@ -94,10 +99,14 @@ pub struct Equipment {
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
     pub deadlines: Option<Deadlines>,
+    /// Where packets wait for the members of groups.
+    pub groups: Option<Groups>,
     /// Where the kernel runs a part of the program.
     pub resume: Option<Arc<Resume>>,
     /// See [`crate::xdp::KernelPart::generation`].
     pub generation: u16,
+    /// Where the kernel makes copies for this worker.
+    pub ring: Option<Arc<TapRing>>,
 }
 
 /// A program on a worker.
@@ -117,8 +126,12 @@ pub struct Running {
     deadlines: Option<Deadlines>,
     /// Where packets wait for their time.
     queues: Option<Queues>,
+    /// Where packets wait for the members of groups.
+    groups: Option<Groups>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
+    /// The worker's, until the worker takes it.
+    pub ring: Option<Arc<TapRing>>,
     /// Frames to send, by port, with room for a whole batch's outputs.
     tx: Vec<Vec<u32>>,
 }
@@ -132,7 +145,7 @@ impl Running {
         ports: usize,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, deadlines, resume, generation } = equipment;
+        let Equipment { exchange, timers, deadlines, groups, resume, generation, ring } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             queues: Queues::new(program, context.pool(), sys::monotonic_ns()),
@@ -144,8 +157,10 @@ impl Running {
             exchange,
             timers,
             deadlines,
+            groups,
             resume,
             generation,
+            ring,
             tx: (0..ports).map(|_| Vec::with_capacity(room)).collect(),
         }
     }
@@ -163,6 +178,17 @@ impl Running {
         from.deadlines = None;
         match (&mut self.queues, &mut from.queues) {
             (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
+            (None, Some(others)) => others.clear(&mut from.context),
+            _ => {}
+        }
+        self.take_grouped(from);
+    }
+
+    /// Takes the packets that wait for the members of groups from a program that ends on this worker, where this one
+    /// has the groups, too.
+    pub fn take_grouped(&mut self, from: &mut Running) {
+        match (&mut self.groups, &mut from.groups) {
+            (Some(mine), Some(others)) if others.held() > 0 => mine.go_on(&mut self.context, others),
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
         }
@@ -317,14 +343,48 @@ impl Running {
         self.context.quiescent();
         self.context.set_now(now);
         let most = self.context.capacity();
-        let mut released = [(0, ChannelId(0)); MAX_BATCH];
+        let mut released = NOBODY;
         let Some(queues) = &mut self.queues else { return false };
         let (count, worked) = queues.release(&ports.pool, now, most, &mut released);
-        for run in released[..count].chunk_by(|a, b| a.1 == b.1) {
+        self.enter_again(ports, &released[..count], |running, frame, channel| {
+            running.queues.as_ref().is_some_and(|queues| queues.leaves(&mut running.context, frame, channel))
+        });
+        worked
+    }
+
+    /// A few batches of copies for the members of groups; whether anything was done.
+    pub fn run_groups(&mut self, ports: &mut Ports) -> bool {
+        let mut worked = false;
+        for _ in 0..COPIES_AT_ONCE {
+            if self.groups.as_ref().is_none_or(|groups| groups.held() == 0) {
+                break;
+            }
+            self.context.quiescent();
+            self.set_time();
+            let most = self.context.capacity();
+            let mut copies: Entering = NOBODY;
+            let Some(groups) = &mut self.groups else { break };
+            let (count, done) = groups.fan_out(&mut self.context, most, &mut copies);
+            worked |= done;
+            self.enter_again(ports, &copies[..count], |running, frame, channel| {
+                running.groups.as_ref().is_some_and(|groups| groups.leaves(&mut running.context, frame, channel))
+            });
+        }
+        worked
+    }
+
+    /// Packets go on by the channels behind queues and groups; those leave at once that `leaves` tells.
+    fn enter_again(
+        &mut self,
+        ports: &mut Ports,
+        entering: &[(u32, ChannelId)],
+        leaves: impl Fn(&mut Running, u32, ChannelId) -> bool,
+    ) {
+        for run in entering.chunk_by(|a, b| a.1 == b.1) {
             let channel = run[0].1;
             let (mut frames, mut entering) = ([0; MAX_BATCH], 0);
             for &(frame, _) in run {
-                if !self.queues.as_ref().is_some_and(|queues| queues.leaves(&mut self.context, frame, channel)) {
+                if !leaves(self, frame, channel) {
                     frames[entering] = frame;
                     entering += 1;
                 }
@@ -335,12 +395,18 @@ impl Running {
         }
         self.send(ports);
         self.context.give_back();
-        worked
     }
 
-    /// Packets that wait for their time.
+    /// Wakes controllers whose packets have waited for others as long as they may; whether there was one.
+    pub fn wake_controllers(&mut self) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        exchange.next_due().is_some() && exchange.wake_due(sys::monotonic_ns())
+    }
+
+    /// Packets that wait for their time, or for the members of groups.
     pub fn held(&self) -> u32 {
-        self.queues.as_ref().map_or(0, Queues::held)
+        let grouped = self.groups.as_ref().map_or(0, Groups::held);
+        self.queues.as_ref().map_or(0, Queues::held) + grouped
     }
 
     /// When a timer runs or a packet's time comes next, in nanoseconds.
@@ -348,7 +414,9 @@ impl Running {
         let timers = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
         let deadline = self.deadlines.as_ref().and_then(|own| own.timers.next_due(&self.context, &own.tables));
         let queue = self.queues.as_ref().and_then(Queues::next_due);
-        [timers, deadline, queue].into_iter().flatten().min()
+        // Copies for members are made at once.
+        let group = self.groups.as_ref().and_then(|groups| (groups.held() > 0).then_some(0));
+        [timers, deadline, queue, group].into_iter().flatten().min()
     }
 
     fn set_time(&mut self) {
@@ -373,11 +441,16 @@ impl Running {
                 END_HOST => (ports.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
                 _ => {
                     let channel = ChannelId(end - END_CHANNEL);
-                    if let Some(queues) = self.queues.as_mut().filter(|queues| queues.is_queue(end)) {
+                    if let Some(queues) = self.queues.as_mut().filter(|queues| queues.is_queue(channel)) {
                         queues.put(&mut self.context, frame, channel);
                         continue;
                     }
-                    punted |= self.punt(frame, channel);
+                    if let Some(groups) = self.groups.as_mut().filter(|groups| groups.is_group(channel)) {
+                        groups.put(&mut self.context, frame, channel);
+                        continue;
+                    }
+                    punted = true;
+                    self.punt(frame, channel);
                     continue;
                 }
             };
@@ -397,22 +470,23 @@ impl Running {
         }
     }
 
-    /// Hands a packet to the controller that its channel leads to; whether it got it.
-    fn punt(&mut self, frame: u32, channel: ChannelId) -> bool {
+    /// Hands a packet to the controller that its channel leads to.
+    fn punt(&mut self, frame: u32, channel: ChannelId) {
         let Some(exchange) = &mut self.exchange else {
-            self.drop_output(frame, DropId::CONTROLLER_GONE);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_GONE);
         };
         // The controller may change it, and keeps no count of its holders.
         let Some(frame) = self.context.make_own(frame) else {
-            self.drop_output(frame, DropId::CONTROLLER_BUSY);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_BUSY);
         };
-        let punted = exchange.punt(frame, channel);
-        if let Err(reason) = punted {
+        if let Err(reason) = exchange.punt(frame, channel) {
             self.drop_output(frame, reason);
         }
-        punted.is_ok()
+    }
+
+    /// Counts copies that the kernel has made and that fit no frame.
+    pub fn lose_copies(&mut self, count: u64) {
+        self.context.counters().add(self.slots.drop(DropId::TAP_FULL), count);
     }
 
     fn drop_output(&mut self, frame: u32, reason: DropId) {
@@ -448,6 +522,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(queues) = &mut self.queues {
             queues.clear(&mut self.context);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.clear(&mut self.context);
         }
     }
 }

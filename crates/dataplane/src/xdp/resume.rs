@@ -33,10 +33,12 @@ impl Resume {
             _ if id == Program::RX.0 => Onward::Begins,
             Target::Tx => Onward::Leaves(END_TX),
             Target::Host => Onward::Leaves(END_HOST),
-            Target::Ppf(_) | Target::Controller(_) | Target::Queue(..) => match split.resume.get(id as usize) {
-                Some(Some(channel)) => Onward::GoesOn(*channel),
-                _ => Onward::Leaves(END_CHANNEL + id),
-            },
+            Target::Ppf(_) | Target::Controller(_) | Target::Queue(..) | Target::Group(..) => {
+                match split.resume.get(id as usize) {
+                    Some(Some(channel)) => Onward::GoesOn(*channel),
+                    _ => Onward::Leaves(END_CHANNEL + id),
+                }
+            }
         };
         Resume { program: split.kernel.clone(), onward: split.kernel.channels.iter().zip(0..).map(onward).collect() }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{
-    BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
-    prefix_mask, print, verify,
+    BUILTIN_DROP_REASONS, Channel, ChannelId, CounterSlots, DropId, Program, Source, TableEntry, TableError, TableId,
+    TableKind, TableStore, prefix_mask, print, verify,
 };
 use baker::opt::reach::reach;
 use baker::opt::stage::Plan;
@@ -79,6 +79,8 @@ pub struct Seen {
     pub staged: u64,
     pub conflicts: u64,
     pub choices: u64,
+    /// Copies for members of groups.
+    pub fanned_out: u64,
     /// Programs that reach into packets up to a known byte.
     pub bounded: u64,
     /// Programs that have each of [`OPERATIONS`].
@@ -115,6 +117,7 @@ impl Seen {
             (&mut self.conflicts, other.conflicts),
             (&mut self.choices, other.choices),
             (&mut self.bounded, other.bounded),
+            (&mut self.fanned_out, other.fanned_out),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -147,6 +150,7 @@ impl Seen {
             ("conflicts", self.conflicts),
             ("choices", self.choices),
             ("bounded", self.bounded),
+            ("fanned_out", self.fanned_out),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
         let constructs = CONSTRUCTS.into_iter().zip(self.constructs);
@@ -179,6 +183,9 @@ impl Seen {
             self.choices += u64::from(plan.has_choice());
         }
         self.bounded += u64::from(reach(program).touched.is_some());
+        let behind = |(_, channel): &(u32, &Channel)| matches!(channel.from, Some(Source::Group(_)));
+        let behind = (0..).zip(&program.channels).filter(behind);
+        self.fanned_out += behind.map(|(id, _)| counters[slots.channel(ChannelId(id))]).sum::<u64>();
         self.truncated += drop(0);
         self.malformed += drop(1);
         self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
@@ -408,8 +415,11 @@ pub fn control(
         };
         let keys = widths(table.key);
         let values: Vec<u32> = program.shown_value(table).fields.iter().map(|field| field.width).collect();
-        for _ in 0..n.below(if table.kind == TableKind::Lpm { 12 } else { 5 }) {
+        let many = table.kind == TableKind::Lpm || table.group.is_some();
+        for _ in 0..n.below(if many { 12 } else { 5 }) {
             let (key, prefix_len) = match table.kind {
+                // A few of them cannot be.
+                _ if table.group.is_some() => (vec![n.below(5) as u128, n.below(22) as u128], None),
                 TableKind::Array => (vec![n.below(table.capacity as usize + 1) as u128], None),
                 TableKind::Hash => (keys.iter().map(|w| small(n, *w)).collect(), None),
                 TableKind::Lpm => {

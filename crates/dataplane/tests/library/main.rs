@@ -4,6 +4,7 @@
 //! `write`: a PPF changes the packet `ether`, and what leaves must be `out`, checksums included. `hash` is tested
 //! against the standard library's SipHash-2-4.
 
+mod arrays;
 mod keeping;
 mod sums;
 

@@ -81,7 +81,7 @@ struct At {
     #[arg(value_name = "MODULE.TABLE")]
     table: String,
     /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01; for `get` also an address, whose longest prefix is looked for:
-    /// 10.0.1.7
+    /// 10.0.1.7; a member of a group is { group = 3, member = 7 }, and without a number it joins by `set`
     #[arg(allow_hyphen_values = true)]
     key: String,
 }

@@ -102,6 +102,16 @@ impl<'a> Headers<'a> {
         let around = self.bound[&of];
         let demux = &self.program.demux[self.all[around].protocol.0 as usize];
         let parent = (around, Step::of(demux, bytes));
+        self.further_in(site, parent, (protocol, own), variable)
+    }
+
+    fn further_in(
+        &mut self,
+        site: (usize, LocalId),
+        parent: (usize, Step),
+        (protocol, own): (ProtocolId, bool),
+        variable: &Local,
+    ) -> usize {
         let bound = self.bound.get(&site).copied();
         let again = bound.filter(|&header| self.all[header].parent == Some(parent));
         let known = again.or_else(|| self.find(parent, protocol).filter(|&header| self.all[header].own == own));
@@ -112,6 +122,23 @@ impl<'a> Headers<'a> {
         });
         self.bind(site.0, site.1, header);
         header
+    }
+
+    /// Whether a handle only looks into a packet.
+    pub fn looks_into(&self, frame: usize, local: LocalId) -> bool {
+        self.all[self.of(frame, local)].parent.is_some()
+    }
+
+    /// The header that takes the place of another one further in.
+    pub fn replaced(
+        &mut self,
+        site: (usize, LocalId),
+        old: usize,
+        (protocol, own): (ProtocolId, bool),
+        variable: &Local,
+    ) -> usize {
+        let parent = self.all[old].parent.expect("a handle that looks into a packet");
+        self.further_in(site, parent, (protocol, own), variable)
     }
 
     pub fn find(&self, parent: (usize, Step), protocol: ProtocolId) -> Option<usize> {

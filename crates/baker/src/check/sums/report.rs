@@ -59,6 +59,28 @@ impl Sums<'_> {
         }
     }
 
+    /// A header takes the place of another one further in: but for those around it, no other one is known any more.
+    pub(super) fn replaced(&mut self, state: &mut State, (old, new): (usize, usize), unset: Option<Span>, at: Span) {
+        let root = self.headers.get(old).root;
+        for &header in &state.facts.keys().copied().collect::<Vec<_>>() {
+            let inside = self.headers.get(header).root == root && header != root;
+            if inside && !self.headers.is_inside(old, header) {
+                match state.facts[&header].clone() {
+                    // Its own checksum is gone with it.
+                    facts if header == old => {
+                        let name = self.headers.get(old).name.clone();
+                        self.lost_behind(&facts, &name, at, "another header takes its place here");
+                    }
+                    _ => self.lost(state, header, at, "its handle ends here"),
+                }
+                state.end(&self.headers, header);
+            }
+        }
+        self.peek(state, new, at);
+        let facts = state.facts.entry(new).or_default();
+        (facts.apart, facts.unset, facts.spoiled) = (true, unset, None);
+    }
+
     /// A field is written.
     pub(super) fn written(&mut self, state: &mut State, header: usize, field: u32, at: Span) {
         let protocol = self.headers.get(header).protocol;
@@ -140,6 +162,16 @@ impl Sums<'_> {
     fn lost(&mut self, state: &State, header: usize, at: Span, how: &'static str) {
         let Some(facts) = state.facts.get(&header).cloned() else { return };
         let name = self.headers.get(header).name.clone();
+        self.lost_behind(&facts, &name, at, how);
+        self.spoiled(&facts, &name);
+        // That of a packet's own header is asked for where the packet goes on.
+        if self.headers.get(header).parent.is_some() {
+            self.never_set(&facts, &name, at);
+        }
+    }
+
+    /// The same, of what lies behind its pseudo header.
+    fn lost_behind(&mut self, facts: &Facts, name: &str, at: Span, how: &'static str) {
         if let Some(written) = facts.unfollowed.or(facts.late) {
             let what =
                 if facts.unfollowed.is_some() { "is a part of the pseudo header" } else { "says how far it reaches" };
@@ -150,7 +182,6 @@ impl Sums<'_> {
                     .hint(format!("{LOOK}: `checksum_none({name})`"));
             self.error(error);
         }
-        self.spoiled(&facts, &name);
     }
 
     fn spoiled(&mut self, facts: &Facts, name: &str) {
@@ -168,7 +199,7 @@ impl Sums<'_> {
         self.error(error);
     }
 
-    fn unset(&mut self, facts: &Facts, name: &str, at: Span) {
+    fn never_set(&mut self, facts: &Facts, name: &str, at: Span) {
         let Some(made) = facts.unset else { return };
         let mut error = Diagnostic::new("checksum-unset", made, format!("the checksum of `{name}` is never computed"))
             .label("a header of zeros and defaults");
@@ -181,7 +212,7 @@ impl Sums<'_> {
     /// A packet that never gets a name.
     pub(super) fn nameless(&mut self, facts: &Facts, protocol: ProtocolId, at: Span) {
         let name = self.program.protocols[protocol.0 as usize].name.clone();
-        self.unset(facts, &name, at);
+        self.never_set(facts, &name, at);
     }
 
     /// What a loop's trip made known ends.
@@ -195,7 +226,7 @@ impl Sums<'_> {
         let root = self.headers.get(header).root;
         if let Some(facts) = state.facts.get(&root).cloned() {
             let name = self.headers.get(root).name.clone();
-            self.unset(&facts, &name, at);
+            self.never_set(&facts, &name, at);
         }
         self.lost_inside(state, root, at, "the packet goes on here");
         self.lost(state, root, at, "the packet goes on here");

@@ -41,7 +41,7 @@ pub enum End {
     Tx,
     /// To the kernel's own stack.
     Host,
-    /// To the controller or the queue that this channel leads to.
+    /// To the controller, the queue or the group that this channel leads to.
     Controller(ChannelId),
 }
 
@@ -291,6 +291,16 @@ impl Machine {
         std::mem::take(&mut self.outputs)
     }
 
+    /// The first member of a group of a table from a number on.
+    pub fn next_member(&self, table: TableId, group: u32, from: u32) -> Option<u32> {
+        self.table(table).ok()?.next_member(group, from)
+    }
+
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which.
+    pub fn join(&mut self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        self.table_mut(table)?.join(group, value)
+    }
+
     /// The time of the first deadline of a table's entries for which no timer was called yet.
     pub fn next_deadline(&self, table: TableId) -> Option<u64> {
         self.tables.get(table.0 as usize)?.next_deadline()
@@ -351,6 +361,14 @@ impl Machine {
         }
         self.packets_used += 1;
         self.packets_used - 1
+    }
+
+    /// A copy of a packet.
+    fn copy_of(&mut self, original: usize) -> usize {
+        let copy = self.new_packet();
+        let (before, after) = self.packets.split_at_mut(copy);
+        after[0].copy_from(&before[original]);
+        copy
     }
 
     fn output(&mut self, end: End, id: usize) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ir::arith::mask;
 use crate::ir::meter::MeterRate;
-use crate::ir::{Program, Table, TableEntry, TableError, TableKind, is_expired, prefix_mask};
+use crate::ir::{Group, Program, Table, TableEntry, TableError, TableKind, is_expired, prefix_mask};
 
 /// One table.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Store {
     index: Index,
     /// Slots that no entry uses.
     free: Vec<u32>,
+    /// Where entries are members of groups.
+    group: Option<Group>,
     /// Of an array: what its entries are at first, and again when they are removed.
     first: Vec<u128>,
     /// Entries with a deadline, by key.
@@ -63,7 +65,8 @@ impl Store {
         let shown = program.shown_fields(table);
         let key_widths = widths(table.key.0);
         let (free, deadlines, waiting) = Default::default();
-        Store { capacity, key_widths, value_widths, shown, values, index, free, first, deadlines, waiting }
+        let group = table.group;
+        Store { capacity, key_widths, value_widths, shown, values, index, free, group, first, deadlines, waiting }
     }
 
     /// Gives the slots of removed entries back. No pointer to an entry may live.
@@ -109,6 +112,21 @@ impl Store {
         Ok(())
     }
 
+    /// The first member of a group from a number on.
+    pub fn next_member(&self, group: u32, from: u32) -> Option<u32> {
+        let Index::Hash { slots, .. } = &self.index else { return None };
+        let member = |key: &[u128]| matches!(key, [of, _] if *of == group.into()).then(|| key[1] as u32);
+        slots.keys().filter_map(|key| member(key)).filter(|member| *member >= from).min()
+    }
+
+    /// Adds a member to a group, under the least number that is free there; which.
+    pub fn join(&mut self, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        let is_free = |member: &u32| self.find(&[group.into(), (*member).into()], None).is_none();
+        let member = (0..self.capacity as u32).find(is_free).ok_or(TableError::Full)?;
+        self.set(&[group.into(), member.into()], None, value)?;
+        Ok(member)
+    }
+
     /// Sets or takes away (0) the deadline of an entry; whether there is such an entry.
     pub fn set_deadline(&mut self, key: &[u128], at: u64) -> bool {
         if self.lookup(key).is_none() {
@@ -151,6 +169,9 @@ impl Store {
     /// Inserts or replaces; fields that are left out are 0.
     pub fn insert(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
         self.check_key(key, prefix_len)?;
+        if self.group.is_some_and(|group| !group.has(self.capacity as u32, key)) {
+            return Err(TableError::OutOfRange);
+        }
         let slot = match self.find(key, prefix_len) {
             Some(slot) => slot,
             None => self.add(key, prefix_len)?,

@@ -11,8 +11,7 @@
 
 use super::extent::Parts;
 use super::{Lowering, Sum};
-use crate::builtin::Function;
-use crate::check::hir::{Expr, LocalId};
+use crate::check::hir::LocalId;
 use crate::ir::build::Var;
 use crate::ir::{BinOp, BitRange, CastOp, Checksum, CmpOp, Op, Ty, Value};
 
@@ -20,7 +19,7 @@ use crate::ir::{BinOp, BitRange, CastOp, Checksum, CmpOp, Op, Ty, Value};
 const MAX_TERMS: u32 = 1 << 14;
 
 impl<'p> Lowering<'p> {
-    fn declared(&self, index: usize) -> Option<Checksum> {
+    pub(super) fn declared(&self, index: usize) -> Option<Checksum> {
         self.program.protocols[self.packets[index].protocol.0 as usize].checksum
     }
 
@@ -96,7 +95,7 @@ impl<'p> Lowering<'p> {
 
     /// Stores bits of a header, and counts them for the checksums that cover them but for some; the header's own only
     /// where `own`.
-    fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool, but: &[usize]) {
+    pub(super) fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool, but: &[usize]) {
         let layer = self.packets[index].layer;
         let end = (bits.offset + bits.width).div_ceil(8);
         let mut keepers: Vec<(usize, Option<Value>)> = Vec::new();
@@ -368,7 +367,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Applies a change to the field itself.
-    fn update_checksum(&mut self, index: usize, checksum: Checksum, change: Value) {
+    pub(super) fn update_checksum(&mut self, index: usize, checksum: Checksum, change: Value) {
         let bits = self.field_bits(index, checksum.field as u32);
         let old = self.load_bits(index, bits);
         let wide = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, old));
@@ -389,127 +388,9 @@ impl<'p> Lowering<'p> {
     }
 
     /// 0xffff in place of 0: as sums they are the same.
-    fn never_zero(&mut self, value: Value) -> Value {
+    pub(super) fn never_zero(&mut self, value: Value) -> Value {
         let (zero, ones) = (self.b.constant(16, 0), self.b.constant(16, 0xffff));
         let is_zero = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, value, zero));
         self.b.push(Ty::Int(16), Op::Select(is_zero, ones, value))
-    }
-
-    /// `checksum_ok`, `checksum_set`, `checksum_adjust`.
-    pub(super) fn checksum_call(&mut self, call: Function, local: LocalId, operands: &'p [Expr]) -> Vec<Value> {
-        let index = self.packet_index(local);
-        let layer = self.packets[index].layer;
-        if call == Function::ChecksumNone {
-            self.none_behind(layer, None);
-            let one = self.b.shared_constant(1, 1);
-            self.b.set(self.layers[layer].apart, one);
-            self.take(self.layers[layer].carried);
-            return Vec::new();
-        }
-        let checksum = self.declared(index).expect("the checker has seen to it");
-        let operands: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
-        match (call, &operands[..]) {
-            (Function::ChecksumAdjust, &[old, new]) => {
-                let change = self.number_change(old, new);
-                match self.layers[layer].delta {
-                    Some(_) => self.count(layer, self.base(index), change, 1),
-                    None => self.update_checksum(index, checksum, change),
-                }
-                Vec::new()
-            }
-            (Function::ChecksumOk, _) => {
-                self.apply_checksums(index);
-                let (sum, right) = self.whole_sum(index, checksum, operands.first().copied());
-                let ones = self.b.constant(32, 0xffff);
-                let equal = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, sum, ones));
-                let mut ok = self.b.binary(BinOp::And, equal, right);
-                if checksum.optional {
-                    let bits = self.field_bits(index, checksum.field as u32);
-                    let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
-                    let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero));
-                    ok = self.b.binary(BinOp::Or, ok, none);
-                }
-                vec![ok]
-            }
-            (Function::ChecksumSet, _) => {
-                self.forget_changes(layer);
-                self.apply_checksums(index);
-                self.forget_changes(layer);
-                let bits = self.field_bits(index, checksum.field as u32);
-                let old = self.load_bits(index, bits);
-                let zero = self.b.constant(16, 0);
-                self.store_bits(index, bits, zero);
-                let (sum, _) = self.whole_sum(index, checksum, operands.first().copied());
-                self.store_bits(index, bits, old);
-                let new = self.complement(sum);
-                let mut value = self.b.push(Ty::Int(16), Op::Cast(CastOp::Trunc, new));
-                if checksum.optional {
-                    value = self.never_zero(value);
-                }
-                self.store_covered(index, bits, value, false, &[]);
-                Vec::new()
-            }
-            _ => unreachable!("the checker counts arguments"),
-        }
-    }
-
-    /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo
-    /// header.
-    fn forget_changes(&mut self, layer: usize) {
-        if let Some(delta) = self.layers[layer].delta {
-            self.take(delta);
-        }
-        if let (Some(inner), Some(scope)) = (self.layers[layer].inner, self.under(layer)) {
-            self.none_behind(scope, Some(layer));
-            let one = self.b.shared_constant(1, 1);
-            self.b.set(inner.behind, one);
-        }
-    }
-
-    /// Sum of all that a checksum covers, 16 bits in 32, and whether the header's length is one: at least the fixed
-    /// header and within the packet. Where it is not, the nearest one that is counts.
-    fn whole_sum(&mut self, index: usize, checksum: Checksum, pseudo: Option<Value>) -> (Value, Value) {
-        let length = self.length(index);
-        let (bytes, right) = match checksum.payload {
-            true => (self.covered_length(index, length), self.b.constant(1, 1)),
-            false => self.header_length(index, length),
-        };
-        let packet = self.packet_of(index);
-        let base = self.base(index);
-        let offset = base.unwrap_or_else(|| self.b.constant(32, 0));
-        let sum = self.b.push(Ty::Int(16), Op::Sum { packet, offset, bytes });
-        let sum = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, sum));
-        let sum = self.aligned(sum, None, base);
-        let Some(pseudo) = pseudo else { return (sum, right) };
-        let pseudo = self.folded(pseudo);
-        let sum = self.b.binary(BinOp::Add, sum, pseudo);
-        (self.folded(sum), right)
-    }
-
-    /// Bytes that a checksum covers from the handle's header on, of `length` bytes to the packet's end.
-    fn covered_length(&mut self, index: usize, length: Value) -> Value {
-        let layer = self.packets[index].layer;
-        if self.ender(layer).is_none() {
-            return length;
-        }
-        let packet = self.packet_of(index);
-        let all = self.b.push(Ty::Int(32), Op::Len { packet });
-        let end = self.cover_end(layer, all);
-        match self.base(index) {
-            Some(base) => self.b.binary(BinOp::Sub, end, base),
-            None => end,
-        }
-    }
-
-    /// Bytes of the handle's header within a packet of `length` bytes, and whether its demux says just that.
-    pub(super) fn header_length(&mut self, index: usize, length: Value) -> (Value, Value) {
-        let protocol = &self.program.protocols[self.packets[index].protocol.0 as usize];
-        let fixed = self.b.constant(32, protocol.size as u128);
-        let says = self.demux(index);
-        let enough = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, fixed, says));
-        let within = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, says, length));
-        let right = self.b.binary(BinOp::And, enough, within);
-        let least = self.b.push(Ty::Int(32), Op::Select(enough, says, fixed));
-        (self.b.push(Ty::Int(32), Op::Select(within, least, length)), right)
     }
 }

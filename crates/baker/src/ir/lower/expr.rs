@@ -99,6 +99,7 @@ impl<'p> Lowering<'p> {
                 let key = self.key(key);
                 one(self.lookup(*table, key))
             }
+            ExprKind::Member(table, packet) => one(self.member(*table, *packet)),
             ExprKind::ArrayValue(table, index) => {
                 let index = self.value(index);
                 let types = self.scalars(expr.ty);
@@ -120,6 +121,9 @@ impl<'p> Lowering<'p> {
             ExprKind::EntryField(pointer, field) => {
                 let (entry, ty) = (self.value(pointer), self.int(expr.ty));
                 one(self.b.push(ty, Op::EntryLoad { entry, field: *field }))
+            }
+            ExprKind::Element(holder, elements, index) => {
+                one(self.element(holder, *elements, index, self.int(expr.ty)))
             }
             ExprKind::Entry(pointer) => {
                 let entry = self.value(pointer);
@@ -155,9 +159,12 @@ impl<'p> Lowering<'p> {
                 let (index, amount) = (self.value(index), self.value(amount));
                 one(self.b.push(Ty::Int(1), Op::Take { table: *table, index, amount }))
             }
-            ExprKind::Copy(_) | ExprKind::Create | ExprKind::HoldGet(..) | ExprKind::Decap(..) | ExprKind::Encap(_) => {
-                one(self.consume(expr))
-            }
+            ExprKind::Copy(_)
+            | ExprKind::Create
+            | ExprKind::HoldGet(..)
+            | ExprKind::Decap(..)
+            | ExprKind::Encap(_)
+            | ExprKind::Replace(_) => one(self.consume(expr)),
             ExprKind::Peek(..) => unreachable!("the checker has refused a peek without a name"),
             ExprKind::Packet(..) => self.packet_call(expr),
         }

@@ -10,14 +10,18 @@
 
 mod access;
 mod aging;
+mod arrays;
 mod checksum;
 mod expr;
 mod extent;
+mod fresh;
+mod group;
 mod layers;
 mod packet;
 mod queue;
 mod reasons;
 mod stmt;
+mod sums;
 mod timer;
 
 use std::collections::BTreeSet;
@@ -46,6 +50,7 @@ pub fn lower(program: &hir::Program) -> Program {
         queues: program.queues.clone(),
         limits: Default::default(),
     };
+    group::declare(program, &mut lowered);
     queue::declare(program, &mut lowered);
     for ppf in &program.ppfs {
         let body = lower_body(program, |lowering| lowering.ppf(ppf));

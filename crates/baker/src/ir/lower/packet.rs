@@ -202,14 +202,13 @@ impl<'p> Lowering<'p> {
                 let pushed = self.encap(*local, protocol);
                 self.anew(pushed)
             }
+            ExprKind::Replace(local) => {
+                let replaced = self.replace(*local, protocol);
+                self.anew(replaced)
+            }
             ExprKind::Decap(local, bytes) => self.decap(*local, protocol, bytes.as_deref()),
             _ => unreachable!("the checker knows no other expression that makes a packet"),
         }
-    }
-
-    /// A header that was made anew: what it is made of, the checksum behind it does not follow.
-    fn anew(&mut self, packet: Value) -> NewPacket {
-        NewPacket { packet, carried: None, apart: Some(self.b.shared_constant(1, 1)) }
     }
 
     /// What goes on with a header to another handle of it; the packet is still to be given.
@@ -220,48 +219,6 @@ impl<'p> Lowering<'p> {
         let changed = self.changed.contains(&Sum::Carried(scope));
         let carried = changed.then(|| self.b.get(carried));
         NewPacket { packet, carried, apart: Some(self.b.get(apart)) }
-    }
-
-    /// A header of zeros and default values in front of the packet.
-    fn encap(&mut self, local: LocalId, protocol: ProtocolId) -> Value {
-        let index = self.packet_index(local);
-        self.apply_checksums(index);
-        let packet = self.release(local);
-        let bytes = self.program.protocols[protocol.0 as usize].size;
-        let pushed = self.b.push(Ty::Packet(protocol), Op::Push { packet, bytes });
-        self.fresh_header(pushed, protocol, false);
-        pushed
-    }
-
-    /// Writes default values into a header of zeros, and its checksum where all that it covers is known: the header, or
-    /// a packet that is nothing but the header (`alone`).
-    fn fresh_header(&mut self, packet: Value, protocol: ProtocolId, alone: bool) {
-        let protocol = &self.program.protocols[protocol.0 as usize];
-        let mut words = vec![0u32; (protocol.size as usize).div_ceil(2)];
-        for field in protocol.fields.iter().filter(|f| f.default != 0) {
-            let value = self.b.constant(field.bits.width, field.default);
-            self.b.effect(Op::Store { packet, bits: field.bits, value });
-            for bit in 0..field.bits.width {
-                if field.default >> (field.bits.width - 1 - bit) & 1 == 1 {
-                    let at = field.bits.offset + bit;
-                    words[(at / 16) as usize] |= 1 << (15 - at % 16);
-                }
-            }
-        }
-        // The fresh header is all constants, so its checksum is one too (RFC 1071). All zero counts as consistent:
-        // equation 3 reaches the right sum from there.
-        if let Some(checksum) = protocol.checksum
-            && !checksum.pseudo
-            && (alone || !checksum.payload)
-            && words.iter().any(|&w| w != 0)
-        {
-            let mut sum: u32 = words.iter().sum();
-            while sum > 0xffff {
-                sum = (sum & 0xffff) + (sum >> 16);
-            }
-            let value = self.b.constant(16, (!sum & 0xffff) as u128);
-            self.b.effect(Op::Store { packet, bits: protocol.fields[checksum.field].bits, value });
-        }
     }
 
     /// Removes the header.
@@ -369,7 +326,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    fn require_bytes(&mut self, index: usize, bytes: Value, reason: DropId) {
+    pub(super) fn require_bytes(&mut self, index: usize, bytes: Value, reason: DropId) {
         let has = self.has(index, bytes);
         let (good, bad) = (self.b.block(), self.b.block());
         self.b.branch(has, good, bad);

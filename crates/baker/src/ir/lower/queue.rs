@@ -10,7 +10,7 @@
 //!                                    m.line -> m.output                    from there to where m.output leads
 //! ```
 
-use super::Lowering;
+use super::{Lowering, group};
 use crate::check::hir::{self, Expr, Stmt, StmtKind};
 use crate::ir::{Channel, ChannelId, MetaField, MetaId, Op, Program, QueueId, Source, Target, storage_size};
 
@@ -27,17 +27,13 @@ fn paced(program: &hir::Program) -> Vec<(ChannelId, QueueId)> {
         }
     }
     let mut found = Vec::new();
-    let timers = program.timers.iter().map(|timer| &timer.code);
-    let functions = program.functions.iter().map(|function| &function.code);
-    for code in program.ppfs.iter().map(|ppf| &ppf.code).chain(timers).chain(functions) {
-        search(&code.body, &mut found);
-    }
+    program.bodies().for_each(|code| search(&code.body, &mut found));
     found
 }
 
 /// Where the metadata of queues begins.
 fn metadata(program: &hir::Program) -> u32 {
-    program.metadata.len() as u32
+    program.metadata.len() as u32 + group::added_metadata(program)
 }
 
 /// Adds the channels into queues and out of them, and the metadata.
@@ -52,13 +48,14 @@ pub(super) fn declare(program: &hir::Program, lowered: &mut Program) {
         lowered.metadata_size = offset + size;
     }
     for (channel, queue) in paced(program) {
-        let Channel { name, protocol, target, .. } = program.channels[channel.0 as usize].clone();
+        let Channel { name, protocol, target, batch, .. } = program.channels[channel.0 as usize].clone();
         let queue_name = &program.queues[queue.0 as usize].name;
         let on = ChannelId(lowered.channels.len() as u32 + 1);
         let into = format!("{name} in {queue_name}");
-        lowered.channels.push(Channel { name: into, from: None, protocol, target: Target::Queue(queue, on) });
+        let waits = Target::Queue(queue, on);
+        lowered.channels.push(Channel { name: into, from: None, protocol, target: waits, batch: None });
         let from = Some(Source::Queue(queue));
-        lowered.channels.push(Channel { name: format!("{queue_name} -> {name}"), from, protocol, target });
+        lowered.channels.push(Channel { name: format!("{queue_name} -> {name}"), from, protocol, target, batch });
     }
 }
 
@@ -72,7 +69,7 @@ impl<'p> Lowering<'p> {
             self.b.effect(Op::MetaStore { packet, field: MetaId(field), value });
         }
         let index = paced(self.program).iter().position(|known| *known == ids).expect("each was found");
-        let channel = ChannelId((self.program.channels.len() + 2 * index) as u32);
+        let channel = ChannelId((self.program.channels.len() + group::added_channels(self.program) + 2 * index) as u32);
         self.b.effect(Op::Put { packet, channel });
     }
 }

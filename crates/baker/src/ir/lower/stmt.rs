@@ -64,10 +64,12 @@ impl<'p> Lowering<'p> {
                     this.b.effect(Op::EntryStore { entry, field: *field, value });
                 });
             }
+            StmtKind::SetElement(holder, elements, index, value) => self.set_element(holder, *elements, index, value),
             StmtKind::Put(channel, packet) => {
                 let packet = self.consume(packet);
                 self.b.effect(Op::Put { packet, channel: *channel });
             }
+            StmtKind::PutAll(channel, groups, packet, which) => self.put_all((*channel, *groups), packet, which),
             StmtKind::PutAt(channel, queue, packet, line, at) => {
                 self.put_at((*channel, *queue), packet, line, at);
             }
@@ -129,6 +131,11 @@ impl<'p> Lowering<'p> {
             let init = init.expect("a handle is declared with a packet");
             if matches!(init.kind, ExprKind::Peek(..)) {
                 return self.peek(local, init, own);
+            }
+            if let ExprKind::Replace(old) = init.kind
+                && self.looks_into(old)
+            {
+                return self.replace_inner(local, old, protocol, own);
             }
             let packet = self.new_packet(init);
             self.bind_packet(local, protocol, packet, own);

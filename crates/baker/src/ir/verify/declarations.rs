@@ -28,6 +28,12 @@ pub(super) fn check(program: &Program, errors: &mut Errors) {
         } else if matches!(channel.from, Some(Source::Controller(id)) if program.controllers.get(id.0 as usize).is_none())
         {
             errors.add(format!("channel {name}: there is no controller that injects packets"));
+        } else if let Target::Group(id, on) = channel.target {
+            let on = program.channels.get(on.0 as usize);
+            let right = on.is_some_and(|on| on.from == Some(Source::Group(id)) && on.protocol == channel.protocol);
+            if !right || program.tables.get(id.0 as usize).is_none_or(|table| table.group.is_none()) {
+                errors.add(format!("channel {name}: there is no such group, or nothing behind it"));
+            }
         } else if let Target::Queue(id, on) = channel.target {
             let on = program.channels.get(on.0 as usize);
             let right = on.is_some_and(|on| on.from == Some(Source::Queue(id)) && on.protocol == channel.protocol);
@@ -152,6 +158,10 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
     };
     if table.idle.is_some() && !table.kind_row().ages {
         errors.add(format!("table {name}: its entries age, and it is no hash"));
+    }
+    let is_group = |key: &Layout| key.fields.len() == 2 && key.fields.iter().all(|field| field.width == 32);
+    if table.group.is_some() && (table.kind != TableKind::Hash || table.idle.is_some() || !is_group(key)) {
+        errors.add(format!("table {name}: groups are a hash table, whose keys are a group and a number"));
     }
     let is_meter = |layout: &Layout| layout.fields.len() == 3 && layout.fields.iter().all(|field| field.width == 64);
     if table.meter.is_some() && (table.kind != TableKind::Array || !is_meter(value)) {

@@ -51,10 +51,12 @@ fn targets(program: &Program, body: &Body) -> Vec<usize> {
         })
         .filter_map(|target| match target {
             Target::Ppf(id) => Some(id.0 as usize),
-            Target::Queue(_, on) => match program.channels.get(on.0 as usize).map(|on| on.target) {
-                Some(Target::Ppf(id)) => Some(id.0 as usize),
-                _ => None,
-            },
+            Target::Queue(_, on) | Target::Group(_, on) => {
+                match program.channels.get(on.0 as usize).map(|on| on.target) {
+                    Some(Target::Ppf(id)) => Some(id.0 as usize),
+                    _ => None,
+                }
+            }
             Target::Tx | Target::Host | Target::Controller(_) => None,
         })
         .collect();

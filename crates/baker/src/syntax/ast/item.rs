@@ -49,12 +49,16 @@ nodes! {
     Program,
     /// `MODULE NAME, …;` or `MODULE(argument, …) NAME, …;` in the program.
     Instances,
-    /// `end -> end;`
+    /// `end -> end;`, or with a clause behind it.
     Wire,
+    /// `batch packets within time` of a wire to a controller.
+    BatchClause,
     /// `NAME`, `NAME.NAME` or `controller NAME` at one end of a wire.
     WireEnd,
     /// The name of a type.
     TypeRef,
+    /// `[length]` behind the type of a field or the name of a variable.
+    ArrayLength,
 }
 
 choice! {
@@ -196,8 +200,13 @@ impl StructField {
         name(&self.syntax)
     }
 
-    /// Its type.
+    /// Its type; of an array, that of an element.
     pub fn ty(&self) -> Option<TypeRef> {
+        child(&self.syntax)
+    }
+
+    /// How many elements it has, where it is an array.
+    pub fn length(&self) -> Option<ArrayLength> {
         child(&self.syntax)
     }
 }
@@ -439,6 +448,23 @@ impl Wire {
     pub fn to(&self) -> Option<WireEnd> {
         child_after(&self.syntax, SyntaxKind::Arrow)
     }
+
+    /// How many packets the controller is woken for at a time, if it says so.
+    pub fn batch(&self) -> Option<BatchClause> {
+        child(&self.syntax)
+    }
+}
+
+impl BatchClause {
+    /// For how many packets.
+    pub fn packets(&self) -> Option<Expr> {
+        child_before(&self.syntax, SyntaxKind::WithinKw)
+    }
+
+    /// How long the first one waits for the others at most.
+    pub fn within(&self) -> Option<Expr> {
+        child_after(&self.syntax, SyntaxKind::WithinKw)
+    }
 }
 
 impl WireEnd {
@@ -468,5 +494,12 @@ impl TypeRef {
     /// The type's name.
     pub fn name(&self) -> Option<Name> {
         name(&self.syntax)
+    }
+}
+
+impl ArrayLength {
+    /// How many elements there are.
+    pub fn value(&self) -> Option<Expr> {
+        child(&self.syntax)
     }
 }

@@ -12,7 +12,8 @@ nodes! {
     /// `in protocol NAME, …;`, also with `out` or `channel`.
     Port,
     /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
-    /// `set<key> NAME[size];`, `hold<protocol> NAME[size] of packets;`
+    /// `set<key> NAME[size];`, `hold<protocol> NAME[size] of packets;`, `group<value> NAME[groups] of members;`,
+    /// or a single group without its number
     Table,
     /// `idle duration` behind a table.
     Idle,
@@ -24,7 +25,7 @@ nodes! {
     Meter,
     /// `queue NAME[size] of packets drop oldest;`, or without the size or the last clause.
     Queue,
-    /// `of packets` of a hold table or a queue.
+    /// `of packets` of a hold table or a queue, `of members` of groups.
     OfClause,
     /// `drop NAME`
     DropClause,
@@ -197,8 +198,8 @@ impl Table {
         child(&self.syntax)
     }
 
-    /// How many packets a hold table has at most.
-    pub fn packets(&self) -> Option<Expr> {
+    /// How many packets a hold table, or members groups have at most.
+    pub fn most(&self) -> Option<Expr> {
         child(child::<OfClause>(&self.syntax)?.syntax())
     }
 
@@ -266,6 +267,11 @@ impl Queue {
     /// Which packets are dropped where it is full, if written.
     pub fn drops(&self) -> Option<Name> {
         name(child::<DropClause>(&self.syntax)?.syntax())
+    }
+
+    /// The metadata by which that is decided, if written.
+    pub fn drops_by(&self) -> Option<Name> {
+        names(child::<DropClause>(&self.syntax)?.syntax()).nth(1)
     }
 }
 

@@ -121,6 +121,11 @@ impl LetStmt {
         name(&self.syntax)
     }
 
+    /// How many elements it has, where it is an array.
+    pub fn length(&self) -> Option<ArrayLength> {
+        child(&self.syntax)
+    }
+
     /// The first value, if written.
     pub fn value(&self) -> Option<Expr> {
         child(&self.syntax)

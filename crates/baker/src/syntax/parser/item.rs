@@ -30,8 +30,8 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | HoldKw | CounterKw | MeterKw
-                | QueueKw | PpfKw | ExternKw | TimerKw => self.stray_module_item(),
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | HoldKw | GroupKw | CounterKw
+                | MeterKw | QueueKw | PpfKw | ExternKw | TimerKw => self.stray_module_item(),
                 within if within.is_within_items() => return self.named_item(),
                 DropReasonKw if self.nth(1) == Name && self.nth(2) == LParen => return self.named_item(),
                 _ => self.keyword_item(keyword),
@@ -146,6 +146,18 @@ impl Parser<'_> {
         found
     }
 
+    /// `'[' expr ']'`, where it is there.
+    pub(super) fn array_length(&mut self) {
+        if !self.at(LBracket) {
+            return;
+        }
+        self.start(ArrayLength);
+        self.bump();
+        self.expr();
+        self.expect(RBracket, "after the number of elements");
+        self.finish();
+    }
+
     /// `NAME (',' NAME)*`
     pub(super) fn name_list(&mut self, what: &str) {
         while self.name(what) && self.eat(Comma) {}
@@ -222,8 +234,8 @@ impl Parser<'_> {
 
     fn struct_field(&mut self) {
         self.start(StructField);
-        if self.field_name() && self.expect(Colon, "and a type after the name of the field") {
-            self.type_ref();
+        if self.field_name() && self.expect(Colon, "and a type after the name of the field") && self.type_ref() {
+            self.array_length();
         }
         self.semicolon("after this field");
         self.finish();
@@ -403,8 +415,8 @@ impl Parser<'_> {
                 return p.instances();
             }
             p.start(Wire);
-            if p.wire_end() && p.expect(Arrow, "after the end that packets come from") {
-                p.wire_end();
+            if p.wire_end() && p.expect(Arrow, "after the end that packets come from") && p.wire_end() {
+                p.batch();
             }
             let hint = p.at(Arrow).then_some("write one wire for each pair of ends");
             p.semicolon_or("after this wire", hint);
@@ -422,6 +434,20 @@ impl Parser<'_> {
         }
         self.name_list("the name of an instance");
         self.semicolon("after these instances");
+        self.finish();
+    }
+
+    /// `('batch' expr 'within' expr)?`
+    fn batch(&mut self) {
+        if !self.at_keyword(BatchKw) {
+            return;
+        }
+        self.start(BatchClause);
+        self.bump_as(BatchKw);
+        self.expr();
+        if self.expect_keyword(WithinKw, "and how long a packet waits at most for others") {
+            self.expr();
+        }
         self.finish();
     }
 

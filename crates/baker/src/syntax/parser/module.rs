@@ -72,7 +72,7 @@ impl Parser<'_> {
         let before = std::mem::take(&mut self.after_no_item);
         match self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             Some(InKw | OutKw | ChannelKw) => self.port(),
-            Some(ArrayKw | HashKw | LpmKw | SetKw | HoldKw) => self.table(),
+            Some(ArrayKw | HashKw | LpmKw | SetKw | HoldKw | GroupKw) => self.table(),
             Some(CounterKw) => self.counter(),
             Some(MeterKw) => self.meter(),
             Some(QueueKw) => self.queue(),
@@ -113,8 +113,8 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `hold`, `counter`, `meter`, `queue`, `ppf`, `timer`, `extern`, `const`, \
-             `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `hold`, `group`, `counter`, `meter`, `queue`, `ppf`, `timer`, `extern`, \
+             `const`, `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
     }
@@ -130,6 +130,7 @@ impl Parser<'_> {
     }
 
     fn table(&mut self) {
+        let is_group = self.nth_keyword(0) == Some(GroupKw);
         self.start(Table);
         self.bump_as(self.nth_keyword(0).unwrap_or(ArrayKw));
         if self.expect(Lt, "and the table's types") {
@@ -140,6 +141,7 @@ impl Parser<'_> {
             self.expect(Gt, "after the table's types");
         }
         if self.name("the name of the table")
+            && !(is_group && self.at_keyword(OfKw))
             && self.expect(LBracket, "and the number of entries after the table's name")
         {
             self.expr();
@@ -215,7 +217,10 @@ impl Parser<'_> {
         if self.at_keyword(DropKw) {
             self.start(DropClause);
             self.bump_as(DropKw);
-            self.name("`newest` or `oldest`");
+            if self.name("`newest`, `oldest` or `lowest`") {
+                // `lowest` and a name of the metadata.
+                self.eat(Name);
+            }
             self.finish();
         }
         self.semicolon("after this queue");

@@ -307,7 +307,9 @@ impl Parser<'_> {
     fn let_parts(&mut self) -> Option<SyntaxKind> {
         self.type_ref();
         self.eat(Star);
-        self.name("the name of a variable");
+        if self.name("the name of a variable") {
+            self.array_length();
+        }
         if self.nth(0).is_reserved_word() && self.nth(1) == Eq {
             self.skip_one();
         }

@@ -20,7 +20,9 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{FrameConfig, FramePool, Received, RxBatch, WorkerContext, hold_frames, queue_frames};
+use crate::packets::{
+    FrameConfig, FramePool, Received, RxBatch, WorkerContext, group_frames, hold_frames, queue_frames,
+};
 use crate::ports::PortError;
 use crate::workers::SimulatedTimers;
 
@@ -71,7 +73,7 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
-    let waiting = hold_frames(program).saturating_add(queue_frames(program));
+    let waiting = hold_frames(program).saturating_add(queue_frames(program)).saturating_add(group_frames(program));
     let frames = FrameConfig {
         count: copies.saturating_add(2).saturating_add(waiting),
         frame_size: 65536,
@@ -93,7 +95,7 @@ pub fn replay(
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
-        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, &pool, now));
+        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, &pool, (&*engine, &tables), now));
         timers.leap(now);
         // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
         while unsafe { timers.step(&mut context, &mut *engine, &tables, now) } {
@@ -111,6 +113,10 @@ pub fn replay(
         unsafe { engine.run(&mut context, one.frames()) };
         timers.hold(&mut context);
         leaving.take(&mut context, time)?;
+        // SAFETY: as above, and the outputs were taken.
+        while unsafe { timers.fan_out(&mut context, &mut *engine) } {
+            leaving.take(&mut context, time)?;
+        }
     }
     let Leaving { tx, host, controllers, .. } = leaving;
     outputs.finish()?;
@@ -166,7 +172,7 @@ impl Leaving<'_> {
             channel => match self.program.channels[(channel - END_CHANNEL) as usize].target {
                 Target::Controller(id) => End::Controller(self.program.controllers[id.0 as usize].name.clone()),
                 // Not outputs: packets of queues wait in them.
-                Target::Ppf(_) | Target::Tx | Target::Host | Target::Queue(..) => End::Host,
+                Target::Ppf(_) | Target::Tx | Target::Host | Target::Queue(..) | Target::Group(..) => End::Host,
             },
         }
     }

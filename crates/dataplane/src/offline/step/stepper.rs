@@ -11,7 +11,8 @@ use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
 use crate::packets::{
-    Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames, queue_frames,
+    Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, group_frames, hold_frames,
+    queue_frames,
 };
 use crate::workers::SimulatedTimers;
 
@@ -75,7 +76,8 @@ impl Stepper {
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let count = limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32);
-        let waiting = hold_frames(&program).saturating_add(queue_frames(&program));
+        let waiting =
+            hold_frames(&program).saturating_add(queue_frames(&program)).saturating_add(group_frames(&program));
         let config = FrameConfig { count: count.saturating_add(waiting), frame_size, ..FrameConfig::default() };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
@@ -93,7 +95,7 @@ impl Stepper {
             }
         }
         context.sort_deadlines(&program);
-        let timers = SimulatedTimers::new(&program, &pool, 0);
+        let timers = SimulatedTimers::new(&program, &pool, (&*engine, &tables), 0);
         let local = LocalMemory::new(&pool, 0)?;
         let access = Access::default();
         Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
@@ -150,10 +152,7 @@ impl Stepper {
         }
         // SAFETY: as for a batch; packets enter by the channel.
         unsafe { self.engine.inject(channel, &mut self.context, one.frames()) };
-        self.timers.hold(&mut self.context);
-        let mut outputs = Vec::new();
-        self.take_outputs(&mut outputs);
-        outputs
+        self.ran()
     }
 
     /// Sets the time that the program sees, in nanoseconds; it stands still otherwise. No timer runs.
@@ -182,10 +181,11 @@ impl Stepper {
         self.batch([(port, frame)].into_iter())
     }
 
-    /// Runs frames with their ports through the program, up to [`MAX_BATCH`] at once as a worker does. Gives what left
-    /// it, in order.
+    /// Runs frames with their ports through the program, up to [`MAX_BATCH`] at once as a worker does, or one by one where
+    /// it has groups. Gives what left it, in order.
     pub fn receive_batch(&mut self, packets: &[(u8, Vec<u8>)]) -> Vec<StepOutput> {
-        let batches = packets.chunks(MAX_BATCH);
+        let has_groups = self.program.group_fields().is_some();
+        let batches = packets.chunks(if has_groups { 1 } else { MAX_BATCH });
         batches.flat_map(|batch| self.batch(batch.iter().map(|(port, frame)| (*port, &frame[..])))).collect()
     }
 
@@ -207,9 +207,18 @@ impl Stepper {
                 self.engine.run(context, frames)
             });
         }
+        self.ran()
+    }
+
+    /// What left the program when the engine has run, and of all copies for members of groups.
+    fn ran(&mut self) -> Vec<StepOutput> {
         self.timers.hold(&mut self.context);
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);
+        // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
+        while unsafe { self.timers.fan_out(&mut self.context, &mut *self.engine) } {
+            self.take_outputs(&mut outputs);
+        }
         outputs
     }
 

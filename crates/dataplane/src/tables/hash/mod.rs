@@ -32,6 +32,7 @@ use crate::tables::bucket::{self, Bucket};
 use crate::tables::due::Due;
 use crate::tables::layout::Bytes;
 use crate::tables::lock::locked;
+use crate::tables::members::Members;
 use crate::tables::shared::{at_once, load_shared};
 use crate::tables::slots::{Locked, SPARE, Slots};
 use crate::tables::space::{Block, Space, Use};
@@ -58,6 +59,8 @@ pub struct Hash {
     limit: u32,
     /// Where entries have deadlines.
     pub due: Option<Due>,
+    /// Where entries are members of groups: which each group has.
+    pub members: Option<Members>,
 }
 
 /// How the entries of a table age.
@@ -116,6 +119,7 @@ impl Hash {
             numbers: Slots::new(limit, space)?,
             limit,
             due: None,
+            members: None,
         })
     }
 

@@ -6,13 +6,14 @@ use super::types::{Ty, Value, unsigned};
 impl Body<'_> {
     /// One of the statements of this file.
     pub fn packet_statement(&mut self) {
-        match self.n.below(10) {
+        match self.n.below(11) {
             0 | 1 => self.load(),
             2 | 3 => self.store(),
             4 => self.resize(),
             5 | 6 => self.peek(),
             7 => self.create(),
             8 => self.bind_again(),
+            9 => self.replace(),
             _ => self.checksum(),
         }
     }
@@ -113,6 +114,33 @@ impl Body<'_> {
         });
     }
 
+    /// A header further in becomes one of another protocol, for a block.
+    fn replace(&mut self) {
+        let Some(root) = self.movable() else { return };
+        self.world.note("another header in the place of one");
+        let [first, second, to] = [(); 3].map(|_| self.n.below(self.world.protocols.len()));
+        let [first, second, to] = [first, second, to].map(|protocol| (protocol, &self.world.protocols[protocol].name));
+        let bytes = if self.n.chance(40) { format!(", {}", self.offset()) } else { String::new() };
+        let (two, count) = (self.n.chance(40), self.n.range(1, 3));
+        self.block("", |body| {
+            let [outer, inner, made] = [(); 3].map(|_| body.name("w"));
+            body.line(format!("{}_packet_t *{outer} = packet_peek({}{bytes});", first.1, root.name));
+            let looks_into = |name: &str, protocol: usize, body: &mut Self| {
+                let looks_into = Some(root.name.clone());
+                body.scope.handles.push(Handle { name: name.into(), protocol, lent: true, looks_into });
+            };
+            let mut old = &outer;
+            if two {
+                looks_into(&outer, first.0, body);
+                body.line(format!("{}_packet_t *{inner} = packet_peek({outer});", second.1));
+                old = &inner;
+            }
+            body.line(format!("{}_packet_t *{made} = packet_replace({old});", to.1));
+            looks_into(&made, to.0, body);
+            body.statements(count);
+        });
+    }
+
     fn create(&mut self) {
         if !self.may_copy() || self.module.is_none() {
             return;
@@ -135,7 +163,11 @@ impl Body<'_> {
     fn bind_again(&mut self) {
         let Some(handle) = self.movable() else { return };
         // Headers in front of a packet must have an end.
-        let make = if self.trips == 1 && self.n.chance(50) { "packet_encap" } else { "packet_decap" };
+        let make = match self.n.below(5) {
+            0 | 1 if self.trips == 1 => "packet_encap",
+            2 => "packet_replace",
+            _ => "packet_decap",
+        };
         let bytes = match make {
             "packet_decap" if self.n.chance(30) => format!(", {}", self.offset()),
             _ => String::new(),
@@ -150,8 +182,21 @@ impl Body<'_> {
         if protocol.checksum.is_none() {
             return;
         }
+        let payload = protocol.covers.contains("payload");
         let sum = if protocol.pseudo_sum { format!(", {}", self.scalar(unsigned(32), 1)) } else { String::new() };
-        match self.n.below(3) {
+        match self.n.below(if payload { 5 } else { 3 }) {
+            3 => {
+                self.world.note("the sum of a payload");
+                let bytes = if self.n.chance(60) { format!(", {}", self.offset()) } else { String::new() };
+                let name = self.name("s");
+                self.line(format!("u16 {name} = checksum_payload({}{sum}{bytes});", handle.name));
+                let ty = Value::Scalar(unsigned(16));
+                self.scope.variables.push(Variable { name, ty, settable: true });
+            }
+            4 => {
+                let payload = self.scalar(unsigned(32), 1);
+                self.line(format!("checksum_set({}{sum}, {payload});", handle.name));
+            }
             0 => self.where_done(format!("checksum_ok({}{sum})", handle.name)),
             1 => self.line(format!("checksum_set({}{sum});", handle.name)),
             _ => {

@@ -259,8 +259,7 @@ impl Body<'_> {
             Value::Struct(index) => {
                 let fields = &self.world.structs[index];
                 let parts: Vec<String> = fields
-                    .fields
-                    .iter()
+                    .named()
                     .map(|(name, ty)| format!("{name}: {}", self.key(Value::Scalar(*ty), kind, 0)))
                     .collect();
                 format!("{} {{ {} }}", fields.name, parts.join(", "))
@@ -279,8 +278,19 @@ impl Body<'_> {
 
     /// A field of the struct behind `base`, which ends with `.` or `->`.
     pub fn field_of(&mut self, base: &str, index: usize) -> Expr {
-        let (name, ty) = self.n.pick(&self.world.structs[index].fields);
-        Expr::new(format!("{base}{name}"), *ty)
+        let (name, ty) = self.n.pick(&self.world.structs[index].fields).clone();
+        if let Some((array, _)) = name.split_once('[')
+            && self.n.chance(70)
+        {
+            let element =
+                if self.n.chance(20) { self.number(1).cast(unsigned(32)) } else { self.number(1).cast(unsigned(3)) };
+            // A constant one is known to lie beyond the end.
+            if !element.constant {
+                self.world.note("an element found at run time");
+                return Expr::new(format!("{base}{array}[{}]", element.text), ty);
+            }
+        }
+        Expr::new(format!("{base}{name}"), ty)
     }
 
     /// A name, a field, an entry, a constant.
@@ -377,7 +387,7 @@ impl Body<'_> {
             return format!("({} ? {one} : {other})", self.condition(depth.min(1)));
         }
         let world = self.world;
-        let fields = world.structs[index].fields.iter();
+        let fields = world.structs[index].named();
         let parts: Vec<String> =
             fields.map(|(name, ty)| format!("{name}: {}", self.scalar(*ty, depth.min(1)))).collect();
         format!("{} {{ {} }}", world.structs[index].name, parts.join(", "))

@@ -4,6 +4,7 @@
 mod body;
 mod bytes;
 mod expr;
+mod groups;
 mod library;
 mod loops;
 mod packet;
@@ -19,13 +20,16 @@ use crate::numbers::SplitMix64;
 pub use world::Header;
 
 /// What programs are written with that neither their operations nor their effects show.
-pub const CONSTRUCTS: [&str; 6] = [
+pub const CONSTRUCTS: [&str; 9] = [
     "a table of another module",
     "a function of the library",
     "a protocol of the library",
     "a call while an entry is locked",
     "break while an entry is locked",
     "continue while an entry is locked",
+    "another header in the place of one",
+    "the sum of a payload",
+    "an element found at run time",
 ];
 
 /// A program and what the maker of packets wants to know of it.
@@ -98,6 +102,9 @@ fn attempt(seed: u64, style: Style) -> Option<Generated> {
     let timers: Vec<_> = (0..world.modules.len()).map(|module| timers(module, &mut numbers)).collect();
     let text = text::program(&world, &mut numbers, &functions, &bodies, &timers);
     let text = repair::repaired(text, &world)?;
+    let has_groups = style == Style::Any && seed.is_multiple_of(4);
+    let with_groups = has_groups.then(|| groups::grouped(&text, &mut numbers)).flatten();
+    let text = with_groups.unwrap_or(text);
     let constructs = CONSTRUCTS.map(|name| world.constructs.borrow().get(name).copied().unwrap_or(0));
     Some(Generated { text, headers: world.headers(), constructs })
 }

@@ -63,7 +63,9 @@ fn edit(error: &Diagnostic, text: &str, world: &World) -> Option<(usize, String)
 fn protocol_of<'a>(handle: &str, before: &'a str) -> &'a str {
     let declared =
         |at: &(usize, &str)| !before[at.0 + at.1.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    let pattern = format!("_packet_t *{handle}");
-    let last = before.rmatch_indices(&pattern).find(declared).map(|(at, _)| at);
-    last.map_or("", |at| before[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(""))
+    let last = ["_packet_t *", "_pkt_t *"].iter().filter_map(|suffix| {
+        let pattern = format!("{suffix}{handle}");
+        before.rmatch_indices(&pattern).find(declared).map(|(at, _)| at)
+    });
+    last.max().map_or("", |at| before[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(""))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::types::literal;
+use super::types::{Ty, literal};
 use super::world::{Kind, Module, Target, World};
 use crate::numbers::SplitMix64;
 
@@ -67,7 +67,13 @@ fn declarations(world: &World, n: &mut SplitMix64, text: &mut String) {
     for structure in &world.structs {
         let _ = writeln!(text, "struct {} {{", structure.name);
         for (name, ty) in &structure.fields {
-            let _ = writeln!(text, "{name} : {};", ty.name());
+            let of_array = |(other, _): &&(String, Ty)| other.split('[').next() == name.split('[').next();
+            let (length, name) = match name.split_once('[') {
+                Some((name, "0]")) => (format!("[{}]", structure.fields.iter().filter(of_array).count()), name),
+                Some(_) => continue,
+                None => (String::new(), name.as_str()),
+            };
+            let _ = writeln!(text, "{name} : {}{length};", ty.name());
         }
         text.push_str("}\n");
     }

@@ -56,7 +56,15 @@ pub struct Protocol {
 
 pub struct Struct {
     pub name: String,
+    /// The elements of an array are fields `a[0]`, `a[1]`, …
     pub fields: Vec<(String, Ty)>,
+}
+
+impl Struct {
+    /// The fields that a value of it names: arrays can't be.
+    pub fn named(&self) -> impl Iterator<Item = &(String, Ty)> {
+        self.fields.iter().filter(|(name, _)| !name.contains('['))
+    }
 }
 
 pub struct Module {
@@ -383,6 +391,15 @@ fn field_type(n: &mut SplitMix64) -> Ty {
 }
 
 fn structure(n: &mut SplitMix64, index: usize) -> Struct {
-    let fields = (0..n.range(1, 4)).map(|i| (format!("a{i}"), Ty::random(n))).collect();
+    let mut fields = Vec::new();
+    for i in 0..n.range(1, 4) {
+        let (name, ty) = (format!("a{i}"), Ty::random(n));
+        if n.chance(75) {
+            fields.push((name, ty));
+            continue;
+        }
+        let count = n.range(1, 6);
+        fields.extend((0..count).map(|element| (format!("{name}[{element}]"), ty)));
+    }
     Struct { name: format!("s{index}"), fields }
 }

@@ -4,6 +4,7 @@
 mod oracle;
 mod packets;
 mod programs;
+mod replaced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

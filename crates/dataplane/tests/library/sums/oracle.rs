@@ -1,7 +1,7 @@
 //! The checksums of a packet, found and computed from its bytes alone.
 
 /// Ones' complement sum of 16-bit words (RFC 1071), not folded.
-fn words(bytes: &[u8]) -> u64 {
+pub fn words(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&byte| u64::from(byte))).sum()
 }
 

@@ -42,7 +42,7 @@ impl Shape {
     }
 }
 
-fn put16(packet: &mut [u8], at: usize, value: usize) {
+pub fn put16(packet: &mut [u8], at: usize, value: usize) {
     packet[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
 }
 
