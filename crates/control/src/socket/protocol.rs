@@ -303,6 +303,12 @@ pub struct PortState {
     /// Packets received whose checksum or segments were left to hardware; 0 where the driver cannot tell.
     #[serde(default)]
     pub unfinished: u64,
+    /// Super-packets of UDP sent, which the kernel or the device divides.
+    #[serde(default)]
+    pub tx_super: u64,
+    /// Packets that were sent in them.
+    #[serde(default)]
+    pub tx_in_super: u64,
     /// The latest error of its driver.
     pub error: Option<String>,
 }
@@ -321,6 +327,8 @@ impl From<Snapshot> for Counters {
                 rx_dropped: port.rx_dropped,
                 oversize: port.oversize,
                 unfinished: port.unfinished,
+                tx_super: port.tx_super,
+                tx_in_super: port.tx_in_super,
                 error: port.error,
             };
             (port.name, state)

@@ -9,6 +9,7 @@ mod fanout;
 mod group_rate;
 mod group_workers;
 mod groups;
+mod gso;
 mod holds;
 mod interfaces;
 mod live;
