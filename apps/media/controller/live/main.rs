@@ -66,12 +66,13 @@ fn films(driver: &str) {
             && media.json(&["media", "streams"]).as_array().unwrap().is_empty()
     });
     if driver == "xdp" {
-        // No packet of a stream came to a socket or to the controller; no worker ran any PPF.
+        // No packet of a stream came to a socket or to the controller.
         assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
         assert_eq!(media.metric("media_packets_tapped_total"), 0);
+        assert_eq!(media.channel("tap.to_controller"), 0);
     }
     let sent: u64 = ["forward4", "forward6", "translate46", "translate64"]
-        .map(|module| media.channel(&format!("{module}.output -> tx")))
+        .map(|module| media.channel(&format!("{module}.output")))
         .iter()
         .sum();
     assert!(sent >= passed, "{sent} of {passed}");
