@@ -167,9 +167,10 @@ fn an_origin_that_dies_ends_its_sessions() {
 
 #[test]
 fn a_client_that_vanishes_is_noticed() {
-    let media = Media::start("xdp", &[("session = \"60s\"", "session = \"2s\"")]);
+    let media = Media::start("xdp", &[("session = \"60s\"", "session = \"6s\"")]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
-    let mut own = viewer(&media, PROXIES[0], &format!("{}/live", ORIGINS[0]), 1);
+    let mut own = Viewer::connect(&media.viewers, PROXIES[0].0, &format!("{}/live", ORIGINS[0]));
+    own.set_up(&media.viewers, PROXIES[0].1.parse().unwrap(), 0);
     own.play();
     own.receive(0, 20);
     drop(own);
