@@ -66,12 +66,13 @@ fn films(driver: &str) {
             && media.json(&["media", "streams"]).as_array().unwrap().is_empty()
     });
     if driver == "xdp" {
-        // No packet of a stream came to a socket or to the controller; no worker ran any PPF.
+        // No packet of a stream came to a socket or to the controller.
         assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
         assert_eq!(media.metric("media_packets_tapped_total"), 0);
+        assert_eq!(media.channel("tap.to_controller"), 0);
     }
     let sent: u64 = ["forward4", "forward6", "translate46", "translate64"]
-        .map(|module| media.channel(&format!("{module}.output -> tx")))
+        .map(|module| media.channel(&format!("{module}.output")))
         .iter()
         .sum();
     assert!(sent >= passed, "{sent} of {passed}");
@@ -166,9 +167,10 @@ fn an_origin_that_dies_ends_its_sessions() {
 
 #[test]
 fn a_client_that_vanishes_is_noticed() {
-    let media = Media::start("xdp", &[("session = \"60s\"", "session = \"2s\"")]);
+    let media = Media::start("xdp", &[("session = \"60s\"", "session = \"6s\"")]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
-    let mut own = viewer(&media, PROXIES[0], &format!("{}/live", ORIGINS[0]), 1);
+    let mut own = Viewer::connect(&media.viewers, PROXIES[0].0, &format!("{}/live", ORIGINS[0]));
+    own.set_up(&media.viewers, PROXIES[0].1.parse().unwrap(), 0);
     own.play();
     own.receive(0, 20);
     drop(own);
