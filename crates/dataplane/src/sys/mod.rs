@@ -20,7 +20,7 @@ pub use doorbell::{Doorbell, poll};
 pub use interface::{
     ETHERNET, Interface, TAG, TAG_AT, inet_socket, interface, interface_name, interface_request, set_up,
 };
-pub use mapping::Mapping;
+pub use mapping::{Mapping, page_size};
 pub use messages::{Messages, unsent_bytes};
 pub use packet_socket::{
     bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
