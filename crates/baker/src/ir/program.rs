@@ -546,7 +546,7 @@ pub enum Target {
     Host,
     /// To a controller.
     Controller(ControllerId),
-    /// Into a group: the metadata says which ([`Program::group_fields`]). For each member a copy goes on by the channel.
+    /// To a group: the metadata says which ([`Program::group_fields`]). For each member a copy goes on by the channel.
     Group(TableId, ChannelId),
     /// Into a queue: the metadata has the line and the time ([`Program::queue_fields`]).
     /// When it is time, the packet goes on by the channel.

@@ -1,4 +1,4 @@
-//! Workers that fan packets out to the members of groups: while members come and go, while programs take over, where too
+//! Workers that fan packets out to members of groups: while members come and go, while programs take over, where too
 //! many packets wait, where a port is slow, over interfaces, and where the kernel hands packets over.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ fn marked(group: u16, number: u64, len: usize) -> Vec<u8> {
     packet
 }
 
-/// Who stays gets every packet of the group once, in the worker's order; who comes or goes gets some of them, each once,
+/// Who stays gets each packet of the group once, in the worker's order; who comes or goes gets some of them, each once,
 /// in order. Each frame comes back, and each packet is counted.
 #[test]
 fn members_come_and_go_while_packets_are_fanned_out() {

@@ -233,7 +233,7 @@ fn too_few_frames_are_refused() {
     let error = Instance::start(program, &options(2001, PollMode::Interrupt), &ports).map(|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "2001 frames, without those that ports need: 2000 are for packets in queues (m.line: 2000), and 1 workers need at \
+        "2001 frames, without those that ports need: 2000 are for packets that wait (m.line: 2000), and 1 workers need at \
          least 2: use more frames, or declare smaller queues"
     );
 }

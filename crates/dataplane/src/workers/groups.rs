@@ -9,7 +9,7 @@
 //! A packet comes as an output of the program on a channel that leads to groups, with the group's number in its
 //! metadata. It lies in its frame, written by nobody, until each member of the group has got a copy, which shares the
 //! payload and enters by the channel behind the groups: a batch of copies at a time, between two batches of received
-//! packets. Packets that wait for one group go out together, up to some, member by member. A cursor is a member's number
+//! packets. Those that wait for one group go out together, up to some, member by member. A cursor is a member's number
 //! (see `tables/members.rs`), so members may come and go meanwhile. Groups take turns. Nothing is allocated, and what
 //! waits is bounded for all groups of a worker together.
 
