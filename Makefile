@@ -48,11 +48,11 @@ endure: ## run the splicer under very many, held, long and ill-treated connectio
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg and mpv
 	@tools/setup compat
-	@cargo test --release --quiet --package millrace --test compat -- --nocapture --test-threads=1
+	@cargo test --release --quiet --package millrace --test compat --test media_compat -- --nocapture --test-threads=1
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

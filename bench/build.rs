@@ -16,6 +16,13 @@ fn main() {
     }
     // Where none is found, the error names the one that `tools/setup test` installs.
     xdp(clang.unwrap_or("clang-19"));
+    cc::Build::new()
+        .files(["peers/stream/fan_out.c", "peers/stream/source.c"])
+        .opt_level(3)
+        .flag("-march=native")
+        .flag("-std=gnu11")
+        .warnings_into_errors(true)
+        .compile("stream");
     for (build, cpu) in [("native", "native"), ("v3", "x86-64-v3")] {
         let mut cc = cc::Build::new();
         if let Some(clang) = clang
@@ -40,13 +47,14 @@ fn main() {
     }
 }
 
-/// The XDP programs by hand, which only clang can compile.
+/// The kernel's programs by hand, which only clang can compile.
 fn xdp(clang: &str) {
     let folder = std::env::var("OUT_DIR").unwrap_or_default();
     // Where Debian has the kernel's <asm/types.h>, which clang does not look for with another target.
     let headers = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    for name in ["fib", "l3", "line"] {
-        let (from, to) = (format!("peers/xdp/{name}.c"), format!("{folder}/{name}.o"));
+    for name in ["xdp/fib", "xdp/l3", "xdp/line", "stream/sink.bpf"] {
+        let object = name.split('/').next_back().unwrap_or(name);
+        let (from, to) = (format!("peers/{name}.c"), format!("{folder}/{object}.o"));
         let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I", &headers];
         let status = Command::new(clang).args(flags).args(["-c", &from, "-o", &to]).status();
         assert!(status.is_ok_and(|status| status.success()), "{clang} does not compile {from}");

@@ -44,7 +44,7 @@ fn all_cases_of_all_applications_on_all_engines() {
 }
 
 /// Applications and examples whose fast path runs in the kernel.
-const IN_KERNEL: [&str; 5] = ["l3switch", "mpls", "firewall", "splice", "tunnel"];
+const IN_KERNEL: [&str; 6] = ["l3switch", "mpls", "firewall", "splice", "tunnel", "media"];
 
 /// Examples of which the same holds. They are not cut in front of each PPF: that would show nothing new.
 const OF_THE_LIBRARY: [&str; 2] = ["nat44", "dual_stack"];

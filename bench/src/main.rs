@@ -21,6 +21,7 @@ mod routes;
 // An application's measurements lie in its folder.
 #[path = "../../apps/splice/controller/bench/mod.rs"]
 mod splice;
+mod stream;
 mod veth;
 mod xdp;
 
@@ -39,7 +40,7 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
@@ -47,6 +48,7 @@ const BENCHES: [(&str, Bench); 8] = [
     ("paper", paper::run),
     ("peering", peering::run),
     ("splice", splice::run),
+    ("stream", stream::run),
     ("xdp", xdp::run),
 ];
 

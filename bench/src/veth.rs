@@ -236,7 +236,7 @@ pub fn race<S: Copy>(
 }
 
 /// CPU time that is not idle, of all CPUs since the start, in ns.
-fn busy() -> Result<f64, String> {
+pub fn busy() -> Result<f64, String> {
     let stat = std::fs::read_to_string("/proc/stat").map_err(text)?;
     let fields: Vec<f64> =
         stat.lines().next().unwrap_or("").split_whitespace().filter_map(|n| n.parse().ok()).collect();

@@ -137,6 +137,39 @@ pub fn heads() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
+/// Connections of RTSP.
+pub fn rtsp() -> Vec<Vec<u8>> {
+    [
+        "OPTIONS rtsp://h:554/a RTSP/1.0\r\nCSeq: 1\r\nRequire: x\r\n\r\n$\0\0\u{3}abcPLAY * RTSP/1.0\r\nCSeq: 2\r\n\r\n",
+        "SETUP rtsp://h/a/trackID=0 RTSP/1.0\r\nCSeq: 3\r\nTransport: RTP/AVP;unicast;client_port=5000-5001;mode=\"PLAY\"\r\n\r\n",
+        "RTSP/1.0 200 OK\r\nCSeq: 4\r\nSession: 17;timeout=60\r\nRTP-Info: url=rtsp://h/a/trackID=0;seq=7;rtptime=9\r\n\r\n",
+        "RTSP/1.0 200\nContent-Base: rtsp://h/a/\nContent-Length: 54\n\nv=0\r\no=- 1 1 IN IP4 10.0.0.1\r\nm=video 0 RTP/AVP 96\r\n",
+        "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=x\r\nt=0 0\r\na=range:npt=0-5\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:x\r\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// Datagrams of RTCP and RTP.
+pub fn reports() -> Vec<Vec<u8>> {
+    let sender = wire::rtcp::SenderReport { ssrc: 1, ntp: 2, rtp: 3, packets: 4, octets: 5 };
+    let report = wire::rtcp::Report {
+        ssrc: 1,
+        fraction_lost: 2,
+        lost: -3,
+        highest: 4,
+        jitter: 5,
+        last_sender_report: 6,
+        delay: 7,
+    };
+    vec![
+        sender.to_bytes("a@b", true),
+        wire::rtcp::receiver_report(9, "c", Some(&report)),
+        wire::rtcp::bye(9, "d"),
+        vec![0x80, 33, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 4, 5],
+    ]
+}
+
 /// Bodies, with framing and sizes of pieces in front.
 pub fn bodies() -> Vec<Vec<u8>> {
     [

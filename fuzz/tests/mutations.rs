@@ -106,3 +106,13 @@ fn fragments() {
 fn splicer() {
     run("splicer", 3000);
 }
+
+#[test]
+fn rtsp() {
+    run("rtsp", 10_000);
+}
+
+#[test]
+fn rtcp() {
+    run("rtcp", 20_000);
+}

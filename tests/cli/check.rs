@@ -93,7 +93,10 @@ fn a_pin_that_the_kernel_cannot_keep() {
 #[test]
 fn programs_that_are_not_there() {
     let text = millrace(&["check", "l3swich"]).failed(1);
-    assert!(text.contains("l3swich") && text.contains("applications: firewall, l3switch, mpls, splice"), "{text}");
+    assert!(
+        text.contains("l3swich") && text.contains("applications: firewall, l3switch, media, mpls, splice"),
+        "{text}"
+    );
     let scratch = Scratch::new();
     let text = millrace(&["check", &scratch.path("")]).failed_in_one_line(1);
     assert!(text.contains(".baker: No such file"), "{text}");

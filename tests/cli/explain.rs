@@ -55,6 +55,15 @@ fn the_splicer() {
     assert_eq!(given["packets"], found["packets"]);
 }
 
+/// A packet of a stream costs three accesses to packet memory, and all of it runs in the kernel.
+#[test]
+fn the_media_proxy() {
+    let found = json(&["media"]);
+    let path = &found["paths"][0];
+    assert!(path["path"].as_array().unwrap().iter().any(|step| step == "forward4.output"), "{path}");
+    assert!(figure(&path["builds"], "cgpc", "accesses") <= 3.0, "{path}");
+}
+
 /// The optimiser's promise for the L3 switch, per packet: at most two accesses to packet memory.
 #[test]
 fn the_l3_switch() {

@@ -75,6 +75,7 @@ const CASES: &[(&str, usize, &str)] = &[
     ("item_in_module", 1, "module m {\n    protocol p { a : 8; demux { 1 } }\n    counter c;\n}\n"),
     ("wire_chain", 1, "program {\n    rx -> a.b -> tx;\n    a.c -> host;\n}\n"),
     ("wire_without_end", 1, "program {\n    rx -> ;\n    a.c -> host;\n}\n"),
+    ("batch_without_time", 1, "program {\n    a.b -> controller c batch 256;\n    a.c -> host;\n}\n"),
     ("string_as_value", 1, "const u8 X = \"one\";\nconst u8 Y = 1;\n"),
     ("unknown_character", 1, "# pragma\nconst u8 Y = 1;\n"),
     ("pin_without_ppf", 1, "module m {\n    in ether a;\n    @kernel counter n;\n    counter k;\n}\n"),

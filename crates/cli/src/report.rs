@@ -84,6 +84,12 @@ pub fn ports(ports: &IndexMap<String, PortState>) -> String {
         std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
     };
     table(&mut out, &header, ports.iter().map(row).collect());
+    let joined = |(name, p): (&String, &PortState)| [name.clone(), grouped(p.tx_in_super), grouped(p.tx_super)].into();
+    let joined: Vec<Vec<String>> = ports.iter().filter(|(_, p)| p.tx_super > 0).map(joined).collect();
+    if !joined.is_empty() {
+        out.push('\n');
+        table(&mut out, &["sent in super-packets of UDP", "packets", "super-packets"], joined);
+    }
     out
 }
 
@@ -164,6 +170,16 @@ mod tests {
         assert_eq!(rate(12_345.0), "12.3 k");
         assert_eq!(rate(1_650_000.0), "1.65 M");
         assert_eq!(rate(9.41e9), "9.41 G");
+    }
+
+    #[test]
+    fn super_packets_are_told_where_there_are_any() {
+        let state = |joined: u64| PortState { tx_super: joined, tx_in_super: joined * 8, ..PortState::default() };
+        let told = |joined| ports(&IndexMap::from([("a".to_owned(), state(0)), ("b".to_owned(), state(joined))]));
+        let line = "\n\n  sent in super-packets of UDP  packets  super-packets\n\
+                    \x20 b                               8 000          1 000\n";
+        assert!(told(1000).ends_with(line), "{}", told(1000));
+        assert!(!told(0).contains("super-packets"));
     }
 
     #[test]

@@ -17,8 +17,12 @@
 //! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting
 //! [`Memory::base`].
 
+mod leaving;
+
 use baker::ir::{CounterSlots, PpfId, Program};
 use baker::source::Span;
+
+pub use leaving::{Punt, TAP_BATCH, Tap};
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
@@ -91,6 +95,8 @@ pub struct Carried {
     pub now: u64,
     /// Bytes from the frame's first byte to the packet's head.
     pub offset: u64,
+    /// Not handed on: copies that this CPU has put into rings.
+    pub taps: u64,
 }
 
 /// What becomes of a packet (`enum xdp_action`).
@@ -238,6 +244,8 @@ pub enum MapUse {
     Sockets,
     /// The array of the program's parts (`BPF_MAP_TYPE_PROG_ARRAY`), by number of the PPF that each begins with.
     Parts,
+    /// The array of rings (`BPF_MAP_TYPE_ARRAY_OF_MAPS` of `BPF_MAP_TYPE_RINGBUF`), by queue below [`QUEUES`].
+    Taps,
 }
 
 impl MapUse {
@@ -248,6 +256,7 @@ impl MapUse {
             MapUse::Devices => "devices",
             MapUse::Sockets => "sockets",
             MapUse::Parts => "parts",
+            MapUse::Taps => "taps",
         }
     }
 }
@@ -356,45 +365,5 @@ impl std::fmt::Display for Reason {
             Reason::Metadata => "has more metadata than the kernel's stack has room for",
             Reason::Channels => "has more channels than there are numbers for",
         })
-    }
-}
-
-/// In front of a packet that goes on outside of the kernel, where its frame begins: this, then the metadata
-/// (`Program::metadata_size` bytes), then the frame as the kernel has it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Punt {
-    /// Number of the channel that it was put to; that of `rx` where the kernel has done nothing.
-    pub channel: u16,
-    /// Which of the programs that took over from each other put it there.
-    pub generation: u16,
-    /// Bytes from behind the metadata to the packet's head.
-    pub head: u32,
-}
-
-impl Punt {
-    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of
-    /// packets, and 14 at least, since it makes no frame's first fragment shorter, which may have been empty.
-    pub fn bytes(program: &Program) -> u32 {
-        (size_of::<Punt>() as u32 + program.metadata_size).max(16).next_multiple_of(4)
-    }
-
-    /// Channels that a program can have.
-    pub const CHANNELS: usize = 1 << 16;
-
-    /// Reads it. `None` where there is none.
-    pub fn of(frame: &[u8]) -> Option<Punt> {
-        let [c0, c1, g0, g1, h0, h1, h2, h3] = *frame.first_chunk()?;
-        let (channel, generation) = (u16::from_ne_bytes([c0, c1]), u16::from_ne_bytes([g0, g1]));
-        Some(Punt { channel, generation, head: u32::from_ne_bytes([h0, h1, h2, h3]) })
-    }
-
-    /// Reads it, the metadata, and the packet from its head on, as the program that put it there has them. `None` where
-    /// they are not there.
-    pub fn read<'f>(program: &Program, frame: &'f [u8]) -> Option<(Punt, &'f [u8], &'f [u8])> {
-        let punt = Punt::of(frame)?;
-        let metadata = frame.get(size_of::<Punt>()..size_of::<Punt>() + program.metadata_size as usize)?;
-        let packet = frame.get((Punt::bytes(program) + punt.head) as usize..)?;
-        Some((punt, metadata, packet))
     }
 }

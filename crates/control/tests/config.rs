@@ -319,7 +319,7 @@ fn errors_of_sections() {
     );
     assert_eq!(
         errors("tables = 1")[0],
-        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own, mtu"
+        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own, gso, mtu"
     );
     assert_eq!(
         errors(
@@ -348,7 +348,7 @@ fn errors_of_sections() {
          tap:DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1, \
          pcap:[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap, \
          mem:nothing: receives no packet and counts those that it sends",
-            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host, access, own, mtu",
+            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host, access, own, gso, mtu",
             "t.toml:8: ports.b.host: there is no port \"p3\"; did you mean `p1`?; \
          accepted: the name of another port: p1, p2, p63, 3a",
         ]
@@ -461,9 +461,9 @@ proptest! {
 thread_local! { static SHARED: Arc<Program> = program(); }
 
 #[test]
-fn access_modes_and_own_addresses() {
+fn access_modes_own_addresses_and_super_packets() {
     use dataplane::Access;
-    use dataplane::ports::OwnAddresses;
+    use dataplane::ports::{Gso, OwnAddresses};
     let of = |text: &str| {
         let config =
             Config::parse("t.toml", text, &program(), Applications::NONE).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -483,5 +483,19 @@ fn access_modes_and_own_addresses() {
         error("[ports.p3]\nnumber = 3\nown = \"host\""),
         "t.toml:3: ports.p3.own: \"host\" gets no packets; accepted: \"program\" or \"kernel\" (its own stack, before \
          anything is done with them)"
+    );
+    let gso = |text: &str| {
+        let text = format!("[ports.p1]\nnumber = 1\n{text}");
+        let config = Config::parse("t.toml", &text, &program(), Applications::NONE).unwrap();
+        config.ports[0].gso
+    };
+    assert_eq!(
+        ["", "gso = \"auto\"", "gso = \"on\"", "gso = \"off\""].map(gso),
+        [Gso::Auto, Gso::Auto, Gso::On, Gso::Off]
+    );
+    assert_eq!(
+        error("[ports.p3]\nnumber = 3\ngso = \"yes\""),
+        "t.toml:3: ports.p3.gso: \"yes\" is no choice; accepted: \"auto\" (where packets come out at the other end), \"on\" (also \
+         where super-packets may) or \"off\""
     );
 }

@@ -59,6 +59,10 @@ pub struct PortCounters {
     /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the
     /// driver can tell.
     pub unfinished: AtomicU64,
+    /// Super-packets sent; the packets in them are among those of `tx_packets`.
+    pub tx_super: AtomicU64,
+    /// The packets in them.
+    pub tx_in_super: AtomicU64,
     /// The last error of the driver while running.
     error: Mutex<Option<String>>,
 }

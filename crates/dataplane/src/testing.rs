@@ -104,7 +104,8 @@ pub fn forward() -> Program {
         pseudo: Vec::new(),
     };
     let meta = |name: &str, width, offset| MetaField { name: name.into(), type_name: "u".into(), width, offset };
-    let channel = |name: &str, target| Channel { name: name.into(), from: None, protocol: ProtocolId(0), target };
+    let channel =
+        |name: &str, target| Channel { name: name.into(), from: None, protocol: ProtocolId(0), target, batch: None };
     let mut reasons: Vec<_> = BUILTIN_DROP_REASONS.map(|(name, _)| DropReason { name: name.into() }).into();
     reasons.push(DropReason { name: "unwanted".into() });
     let macs = Table {

@@ -29,8 +29,9 @@ pub const ENDS: [Builtin; 4] = [
     builtin("host", "module.output -> host;", "Frames go to the kernel's own stack."),
     builtin(
         "controller",
-        "module.output -> controller NAME;\ncontroller NAME -> module.input;",
-        "Packets go to a controller, which runs beside the workers, or are injected by it.",
+        "module.output -> controller NAME;\nmodule.output -> controller NAME batch 256 within 5ms;\ncontroller NAME -> module.input;",
+        "Packets go to a controller, which runs beside the workers, or are injected by it. With `batch`, it is woken for \
+         so many packets, or where the first of them has waited so long.",
     ),
 ];
 

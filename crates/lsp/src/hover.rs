@@ -24,8 +24,10 @@ impl Model {
             Target::HeaderField { protocol, field } => self.field_hover(&protocol, &field),
             Target::StructField { owner, field } => {
                 let type_name = field.ty().and_then(|ty| ty.name()).map(|n| n.text().to_string()).unwrap_or_default();
+                let module = owner.module.as_deref();
                 let bytes = self
-                    .stored_bytes(owner.module.as_deref(), &type_name)
+                    .stored_bytes(module, &type_name)
+                    .and_then(|bytes| bytes.checked_mul(self.elements(module, &field)?))
                     .map(|b| format!("{} of the entry.", count(b)));
                 page(&line(field.syntax()), [format!("A field of `{}`.", owner.name.text())].into_iter().chain(bytes))
             }

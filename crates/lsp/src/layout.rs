@@ -91,15 +91,20 @@ impl Model {
         let (mut size, mut align) = (0u32, 1);
         for field in ast::Struct::cast(symbol.node.clone())?.fields() {
             let (width, _) = self.type_width(symbol.module.as_deref(), field.ty()?.name()?.text())?;
-            let count = match field.length() {
-                Some(length) => self.constant(symbol.module.as_deref(), &length.value()?, MAX_DEPTH)?.bits(32) as u32,
-                None => 1,
-            };
+            let count = self.elements(symbol.module.as_deref(), &field)?;
             let own = storage_size(width).checked_mul(count)?;
             align = align.max(storage_align(width));
             size = size.checked_next_multiple_of(storage_align(width))?.checked_add(own)?;
         }
         size.checked_next_multiple_of(align)
+    }
+
+    /// How many elements a field of a struct has: one where it is no array.
+    pub fn elements(&self, module: Option<&str>, field: &ast::StructField) -> Option<u32> {
+        match field.length() {
+            Some(length) => u32::try_from(self.constant(module, &length.value()?, MAX_DEPTH)?.bits(128)).ok(),
+            None => Some(1),
+        }
     }
 
     /// The value of a constant or enumerator.

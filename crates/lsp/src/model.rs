@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use baker::check::{File, Loaded, load};
 use baker::number::Number;
 use baker::source::{FileId, Sources};
-use baker::syntax::{SyntaxKind, SyntaxNode};
 use baker::syntax::ast::{self, AstNode, ModuleItem};
+use baker::syntax::{SyntaxKind, SyntaxNode};
 
 use crate::documents::{Documents, Imports};
 

@@ -9,6 +9,7 @@ use control::applications::{AnyApplication, Applications};
 pub const LINKED: &[Linked] = &[
     collector::LINKED,
     firewall::LINKED,
+    media::LINKED,
     responder::LINKED,
     routes::LINKED,
     splice::LINKED,

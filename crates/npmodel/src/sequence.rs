@@ -246,6 +246,8 @@ impl<'l, 'a> Sequence<'l, 'a> {
                     self.command(Memory::Scratch, Command::Put, RING_ENTRY, self.base());
                 }
             },
+            // Only the kernel's part of a program has any.
+            Op::Tap { .. } => {}
             Op::Pass { .. } => {
                 self.run(Unit::LocalMemory, 3);
                 self.open = None;

@@ -17,6 +17,9 @@
 //! | [`host`] | their hosts |
 //! | [`progress`] | heads that come in pieces |
 //! | [`body`] | the ends of bodies |
+//! | [`rtsp`] | RTSP 1.0: framing, messages, URLs and headers |
+//! | [`sdp`] | session descriptions, read and rewritten |
+//! | [`rtp`], [`rtcp`] | headers of RTP packets; reports of senders and receivers |
 //! | [`keyed_map`] | maps whose keys strangers choose |
 #![forbid(unsafe_code)]
 
@@ -34,5 +37,9 @@ pub mod isn;
 pub mod keyed_map;
 pub mod refused;
 pub mod resolution;
+pub mod rtcp;
+pub mod rtp;
+pub mod rtsp;
+pub mod sdp;
 pub mod segment;
 pub mod seq;

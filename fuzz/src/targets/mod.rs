@@ -8,6 +8,7 @@ pub mod head;
 pub mod labfile;
 pub mod packet;
 pub mod parser;
+pub mod rtsp;
 pub mod segment;
 pub mod settings;
 pub mod splicer;

@@ -90,7 +90,7 @@ impl Checker<'_> {
     /// Declares channels, tables and counters of all modules. Channel 0 is `rx`.
     pub(super) fn check_modules(&mut self) {
         let (protocol, target) = (ProtocolId(0), Target::Host);
-        self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
+        self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target, batch: None });
         for index in 0..self.modules.len() {
             let (module, file, item) = (ModuleId(index), self.modules[index].file, self.modules[index].ast.clone());
             let count = |hir: &hir::Program| {
@@ -133,6 +133,7 @@ impl Checker<'_> {
                     from: None,
                     protocol: protocol.unwrap_or(ProtocolId(0)),
                     target: Target::Host,
+                    batch: None,
                 });
                 ChannelId(self.hir.channels.len() as u32 - 1)
             });

@@ -87,7 +87,6 @@ impl CodeChecker<'_, '_> {
             ty = self.array_variable(ty, &length, at);
         }
         let value = let_.value().map(|value| self.expr(&value, Some(ty)));
-        let mut ty = ty;
         let value = match (value, ty) {
             (_, Type::Void) => {
                 self.error(Diagnostic::new("void-variable", at, "a variable holds a value").label("of type void"));

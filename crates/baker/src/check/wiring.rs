@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::hir::{Code, ExprKind, Ppf, Program, Stmt, StmtKind};
 use super::names::{Checker, Port, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Source, Target};
+use crate::ir::{Batch, Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Source, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, PortKind};
 
@@ -116,6 +116,7 @@ impl Checker<'_> {
     ) {
         let Some((from, to)) = wire.from().zip(wire.to()) else { return };
         let injects = from.controller();
+        let batch = self.batch(file, wire, &to);
         let (from, to) = match &injects {
             Some(controller) => {
                 let name: Vec<_> = to.segments().map(|part| part.text().to_string()).collect();
@@ -152,13 +153,34 @@ impl Checker<'_> {
             );
         }
         if let Some(target) = to.target {
-            self.hir.channels[channel.0 as usize].target = target;
+            let wired = &mut self.hir.channels[channel.0 as usize];
+            (wired.target, wired.batch) = (target, batch);
         }
         if channel == ChannelId(0)
             && let Some(protocol) = to.protocol.or(from.protocol)
         {
             self.hir.channels[0].protocol = protocol;
         }
+    }
+
+    /// The `batch` clause of a wire.
+    fn batch(&mut self, file: FileId, wire: &ast::Wire, to: &ast::WireEnd) -> Option<Batch> {
+        let clause = wire.batch()?;
+        if to.controller().is_none() {
+            let error = Diagnostic::new("bad-batch", self.span(file, &clause), "only a controller is woken");
+            self.error(error.label("no controller gets these packets").also(self.span(file, to), "they go here"));
+            return None;
+        }
+        let (packets, within) = (clause.packets()?, clause.within()?);
+        let packets = self.size(file, None, &packets, "the number of packets that wake a controller", Batch::PACKETS);
+        let time = self.evaluate_expr(file, None, &within)?;
+        let time = time.bits().and_then(|ns| u64::try_from(ns).ok()).filter(|ns| Batch::WITHIN.contains(ns));
+        if time.is_none() {
+            let span = self.span(file, &within);
+            let error = Diagnostic::new("bad-batch", span, "this is no time for which a packet may wait for others");
+            self.error(error.label("must be from 1us to 1s").hint("such as `batch 256 within 5ms`"));
+        }
+        Some(Batch { packets: packets?, within: time? })
     }
 
     /// The controller of this name.
@@ -197,7 +219,7 @@ impl Checker<'_> {
             let error = Diagnostic::new("wired-twice", at, "this controller injects there already");
             return self.error(error.label("wired again here").also(span, "the same input"));
         }
-        self.hir.channels.push(Channel { name, from, protocol, target });
+        self.hir.channels.push(Channel { name, from, protocol, target, batch: None });
     }
 
     fn wire_end(&mut self, file: FileId, end: &ast::WireEnd, source: bool) -> Option<End> {

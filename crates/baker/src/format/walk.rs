@@ -372,6 +372,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         DeadlineClause => kind == AtKw,
         OfClause => kind == OfKw,
         DropClause => kind == DropKw,
+        BatchClause => matches!(kind, BatchKw | WithinKw),
         _ => false,
     }
 }

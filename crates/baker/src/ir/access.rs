@@ -79,7 +79,7 @@ impl Op {
             Op::StoreAt { packet, offset, bits, .. } => bytes(packet, Span::Bits(Some(offset), bits), Store),
             Op::Sum { packet, offset, bytes: count } => bytes(packet, Span::Range(offset, count), Load),
             Op::Push { packet, bytes: count } => bytes(packet, Span::Front(count), Store),
-            Op::Copy { packet } => bytes(packet, Span::All, Copy),
+            Op::Copy { packet } | Op::Tap { packet, .. } => bytes(packet, Span::All, Copy),
             _ => match self.row().memory {
                 Memory::Nothing => Touches::Nothing,
                 Memory::Descriptor => Touches::Descriptor,

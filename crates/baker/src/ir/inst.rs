@@ -239,6 +239,19 @@ pub enum Op {
         /// The channel.
         channel: ChannelId,
     },
+    /// Puts a copy of the packet to a channel: its bytes from `skip` behind the head on, and its metadata but for fields
+    /// that the copy has other values of. Does not consume. Only the placer makes it, for the kernel, which cannot have
+    /// the copy as a packet: the channel leads out of it.
+    Tap {
+        /// The packet.
+        packet: Value,
+        /// Bytes (32 bits) from its head to that of the copy. They are there, and the channel's protocol behind them.
+        skip: Value,
+        /// The copy's own metadata.
+        metadata: Vec<(MetaId, Value)>,
+        /// The channel.
+        channel: ChannelId,
+    },
     /// Counts a packet on a channel whose PPF follows here, in the same body. Only the optimiser makes it.
     Pass {
         /// The channel.

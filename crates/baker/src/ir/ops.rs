@@ -133,6 +133,7 @@ impl Op {
                 const { &Row::effect("meta_store", &[Packet, Declared], To::None, Descriptor).while_locked() }
             }
             Op::Put { .. } => const { &Row::effect("put", &[Packet], To::None, Other).consumes() },
+            Op::Tap { .. } => const { &Row::effect("tap", &[Packet, Bits(32)], To::None, Bytes) },
             Op::Pass { .. } => const { &Row::effect("pass", &[], To::None, Other) },
             Op::Drop { .. } => const { &Row::effect("drop", &[Packet], To::None, Other).consumes() },
 
@@ -192,6 +193,11 @@ impl Op {
             Op::HoldPut { packet, key, .. } => {
                 visit(packet);
                 visit(key);
+            }
+            Op::Tap { packet, skip, metadata, .. } => {
+                visit(packet);
+                visit(skip);
+                metadata.iter_mut().for_each(|(_, value)| visit(value));
             }
             Op::HoldGet { key, .. } => visit(key),
             Op::Has { packet, bytes }

@@ -139,7 +139,8 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
                 format!("queue {queue}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
             }
         };
-        writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
+        let batch = channel.batch.map_or(String::new(), |b| format!(" batch {} within {}ns", b.packets, b.within));
+        writeln!(out, "channel {}: {} -> {target}{batch}", channel.name, protocol(program, channel.protocol))?;
     }
     Ok(())
 }
@@ -291,6 +292,11 @@ impl Names<'_> {
                     packet.0,
                     name_of(&self.program.channels, channel.0, "channel", |c| &c.name)
                 )
+            }
+            Op::Tap { packet, skip, metadata, channel } => {
+                let channel = name_of(&self.program.channels, channel.0, "channel", |c| &c.name);
+                let own = metadata.iter().map(|(field, value)| format!(", {} v{}", self.meta(*field), value.0));
+                format!("{name} v{} + v{}{} -> {channel}", packet.0, skip.0, own.collect::<String>())
             }
             Op::Pass { channel } => {
                 format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))

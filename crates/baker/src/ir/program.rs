@@ -192,6 +192,13 @@ impl Program {
         timers.filter_map(|(id, timer)| Some((id, timer.table?)))
     }
 
+    /// Whether it makes copies that leave the kernel by a ring.
+    pub fn has_taps(&self) -> bool {
+        self.bodies()
+            .flat_map(|body| &body.blocks)
+            .any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Tap { .. })))
+    }
+
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.bodies().flat_map(|body| &body.blocks);
@@ -208,7 +215,7 @@ impl Program {
 pub const GROUP_FIELDS: [&str; 3] = ["group", "member", "group.table"];
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 12] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -220,6 +227,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
     ("no_worker", "in the kernel: no worker takes what it does not finish from this queue of the port"),
     ("no_reason", "the program gave a drop reason that is none, such as one that was never set"),
     ("ended", "no drop: the program was done with the packet (`packet_end`)"),
+    ("tap_full", "in the kernel: a copy for workers or a controller found no place in their ring"),
 ];
 
 impl DropId {
@@ -245,6 +253,8 @@ impl DropId {
     pub const NO_REASON: DropId = DropId(9);
     /// `ended`: what `packet_end` counts. It is shown apart from drops.
     pub const ENDED: DropId = DropId(10);
+    /// `tap_full`: there was no place for a copy that the kernel has made.
+    pub const TAP_FULL: DropId = DropId(11);
 }
 
 /// A protocol's fixed header.
@@ -681,6 +691,24 @@ pub struct Channel {
     pub protocol: ProtocolId,
     /// Where they go.
     pub target: Target,
+    /// Where that is a controller: it is not woken for each of them.
+    pub batch: Option<Batch>,
+}
+
+/// When a controller is woken for the packets of a channel: for so many, or where the first one has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Batch {
+    /// Packets.
+    pub packets: u32,
+    /// Nanoseconds that a packet waits for others at most.
+    pub within: u64,
+}
+
+impl Batch {
+    /// Packets that can be asked for.
+    pub const PACKETS: (u32, u32) = (1, 1 << 16);
+    /// Nanoseconds that can be asked for: 1 µs to 1 s.
+    pub const WITHIN: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 }
 
 /// What injects packets into a channel, beside PPFs and ports.

@@ -15,11 +15,16 @@
 //!
 //! A PPF that cannot do an operation in the kernel hands the packet over there, to be begun again by a worker, if
 //! nothing was changed on any path from its start to that operation. Otherwise all of it is the workers'.
+//!
+//! A copy is such an operation, unless all that it goes through is the workers' or a controller's: then it leaves the
+//! kernel by a ring ([`Tap`]), and the packet stays.
 
 mod clean;
 mod split;
+mod taps;
 
 pub use split::{Split, split};
+pub use taps::Tap;
 
 use std::collections::BTreeMap;
 
@@ -78,6 +83,8 @@ pub enum Stage {
 pub struct Placement {
     /// By PPF.
     pub stages: Vec<Stage>,
+    /// By PPF: the copies that leave it by a ring, where it runs in the kernel.
+    pub taps: Vec<Vec<Tap>>,
     /// Channels from the kernel to workers.
     pub cuts: Vec<ChannelId>,
 }
@@ -86,15 +93,15 @@ impl Placement {
     /// Places a program as it was lowered, before packet accesses are optimised. The errors: a PPF that is pinned to
     /// the kernel cannot run there.
     pub fn new(program: &Program, limits: &Limits) -> Result<Placement, Vec<Diagnostic>> {
-        let times = Times::new(program);
-        let mut stages = vec![Stage::Behind; program.ppfs.len()];
+        let mut placer = Placer::new(program, limits);
+        let (mut stages, mut taps) = (vec![Stage::Behind; program.ppfs.len()], vec![Vec::new(); program.ppfs.len()]);
         let mut cuts = Vec::new();
         let mut work = vec![Program::RX];
         while let Some(channel) = work.pop() {
             let Target::Ppf(PpfId(ppf)) = program.channels[channel.0 as usize].target else { continue };
             let stage = &mut stages[ppf as usize];
             if *stage == Stage::Behind {
-                *stage = own_stage(program, PpfId(ppf), limits, &times);
+                (*stage, taps[ppf as usize]) = placer.stage(PpfId(ppf)).clone();
                 if matches!(stage, Stage::Kernel(_)) {
                     work.extend(program.ppfs[ppf as usize].body.puts());
                 }
@@ -104,7 +111,7 @@ impl Placement {
             }
         }
         cuts.sort();
-        let placement = Placement { stages, cuts };
+        let placement = Placement { stages, taps, cuts };
         let errors: Vec<Diagnostic> =
             program.ppfs.iter().zip(&placement.stages).filter_map(|(ppf, stage)| contradiction(ppf, stage)).collect();
         if errors.is_empty() { Ok(placement) } else { Err(errors) }
@@ -121,36 +128,72 @@ impl Placement {
     }
 }
 
-/// Where a PPF runs that packets come to in the kernel.
-fn own_stage(program: &Program, id: PpfId, limits: &Limits, times: &Times) -> Stage {
-    let ppf = &program.ppfs[id.0 as usize];
-    if ppf.pin == Some(Pin::Worker) {
-        return Stage::Pinned;
+/// Where PPFs run that packets come to in the kernel.
+struct Placer<'p> {
+    program: &'p Program,
+    limits: &'p Limits<'p>,
+    times: Times,
+    /// As far as it was asked.
+    known: Vec<Option<(Stage, Vec<Tap>)>>,
+}
+
+impl<'p> Placer<'p> {
+    fn new(program: &'p Program, limits: &'p Limits<'p>) -> Self {
+        Placer { program, limits, times: Times::new(program), known: vec![None; program.ppfs.len()] }
     }
-    if let Some(reason) = limits.whole.first().or_else(|| limits.ppfs.get(&id)) {
-        return Stage::Cannot(Obstacle { reason: reason.clone(), span: ppf.span });
+
+    /// Of one, with its copies that leave by a ring.
+    fn stage(&mut self, id: PpfId) -> &(Stage, Vec<Tap>) {
+        if self.known[id.0 as usize].is_none() {
+            let found = self.own_stage(id);
+            self.known[id.0 as usize] = Some(found);
+        }
+        self.known[id.0 as usize].as_ref().expect("it was found")
     }
-    let clean = clean::clean(&ppf.body, times);
-    let mut punts: Vec<Obstacle> = Vec::new();
-    for (block, unchanged) in ppf.body.blocks.iter().zip(clean) {
-        for (index, inst) in block.insts.iter().enumerate() {
-            let Some(reason) = limits.refusal(ppf, inst) else { continue };
-            let obstacle = Obstacle { reason, span: inst.span };
-            if unchanged.is_none_or(|unchanged| index > unchanged) {
-                return Stage::Cannot(obstacle);
+
+    /// Whether a copy that is put to a channel has nothing more to do with the kernel.
+    fn leads_out(&mut self, channel: ChannelId) -> bool {
+        match self.program.channels[channel.0 as usize].target {
+            Target::Controller(_) | Target::Queue(..) | Target::Group(..) => true,
+            Target::Tx | Target::Host => false,
+            // Channels make no cycle.
+            Target::Ppf(ppf) => !matches!(self.stage(ppf).0, Stage::Kernel(_)),
+        }
+    }
+
+    fn own_stage(&mut self, id: PpfId) -> (Stage, Vec<Tap>) {
+        let (program, limits) = (self.program, self.limits);
+        let ppf = &program.ppfs[id.0 as usize];
+        let workers = |stage| (stage, Vec::new());
+        if ppf.pin == Some(Pin::Worker) {
+            return workers(Stage::Pinned);
+        }
+        if let Some(reason) = limits.whole.first().or_else(|| limits.ppfs.get(&id)) {
+            return workers(Stage::Cannot(Obstacle { reason: reason.clone(), span: ppf.span }));
+        }
+        let clean = clean::clean(&ppf.body, &self.times);
+        let (mut punts, mut taps) = (Vec::<Obstacle>::new(), Vec::new());
+        for (index, (block, unchanged)) in ppf.body.blocks.iter().zip(clean).enumerate() {
+            let tapped = taps::of_block(&block.insts, |channel| self.leads_out(channel));
+            let refusal = |(at, inst): (usize, &Inst)| {
+                let is_tap = tapped.iter().any(|tap| tap.copy == at);
+                limits.refusal(ppf, inst).filter(|_| !is_tap).map(|reason| (at, Obstacle { reason, span: inst.span }))
+            };
+            let refused = block.insts.iter().enumerate().find_map(refusal);
+            // What follows does not run.
+            let end = refused.as_ref().map_or(block.insts.len(), |(at, _)| *at);
+            let before = tapped.iter().filter(|tap| tap.put < end);
+            taps.extend(before.map(|tap| Tap { channel: tap.channel, span: block.insts[tap.copy].span }));
+            let Some((at, obstacle)) = refused else { continue };
+            // Behind a change it can't be begun again; as the first operation on all paths nothing would be gained.
+            if index == 0 || unchanged.is_none_or(|unchanged| at > unchanged) {
+                return workers(Stage::Cannot(obstacle));
             }
             if !punts.contains(&obstacle) {
                 punts.push(obstacle);
             }
-            // What follows does not run.
-            break;
         }
-    }
-    // Its first operation on all paths: nothing would be gained.
-    let entry = &ppf.body.blocks[0];
-    match entry.insts.iter().find_map(|inst| limits.refusal(ppf, inst).map(|reason| (reason, inst.span))) {
-        Some((reason, span)) => Stage::Cannot(Obstacle { reason, span }),
-        None => Stage::Kernel(punts),
+        (Stage::Kernel(punts), taps)
     }
 }
 

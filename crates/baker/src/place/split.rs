@@ -4,7 +4,7 @@
 //! `kernel -> PPF`: by it workers get what the kernel does not finish, so that a packet is counted once on each channel
 //! of the program.
 
-use super::{Limits, Placement, Stage};
+use super::{Limits, Placement, Stage, taps};
 use crate::ir::{
     Block, Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
 };
@@ -30,8 +30,13 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     let (mut kernel, mut workers) = (program.clone(), program.clone());
     let worker = Target::Controller(ControllerId(kernel.controllers.len() as u32));
     kernel.controllers.push(Controller { name: Split::WORKER.into() });
-    // What controllers inject, workers run.
-    kernel.channels.iter_mut().for_each(|channel| channel.from = None);
+    // What controllers inject, workers run, and queues and groups are theirs.
+    for channel in &mut kernel.channels {
+        channel.from = None;
+        if let Target::Queue(..) | Target::Group(..) = channel.target {
+            channel.target = worker;
+        }
+    }
 
     let mut resume = vec![None; program.channels.len()];
     let mut handed_over = |ppf: PpfId, resume: &mut Vec<Option<ChannelId>>| {
@@ -41,7 +46,8 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
             return ChannelId(known as u32);
         }
         let id = ChannelId(workers.channels.len() as u32);
-        let channel = Channel { name, from: Some(Source::Kernel), protocol: *protocol, target: Target::Ppf(ppf) };
+        let (from, protocol, target) = (Some(Source::Kernel), *protocol, Target::Ppf(ppf));
+        let channel = Channel { name, from, protocol, target, batch: None };
         kernel.channels.push(Channel { from: None, target: worker, ..channel.clone() });
         workers.channels.push(channel);
         resume.push(Some(id));
@@ -60,6 +66,14 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     }
     for cut in &placement.cuts {
         kernel.channels[cut.0 as usize].target = worker;
+    }
+    let leads_out = |channel: ChannelId| {
+        let target = kernel.channels[channel.0 as usize].target;
+        matches!(target, Target::Controller(_) | Target::Queue(..) | Target::Group(..))
+    };
+    let runs = placement.stages.iter().map(|stage| matches!(stage, Stage::Kernel(_)));
+    for (ppf, _) in kernel.ppfs.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
+        taps::make(&mut ppf.body, leads_out);
     }
     for (ppf, start) in kernel.ppfs.iter_mut().zip(starts) {
         if let Some(channel) = start {

@@ -115,6 +115,8 @@ kinds! {
     TableKw = "`table`",
     ProgramKw = "`program`",
     ControllerKw = "`controller`",
+    BatchKw = "`batch`",
+    WithinKw = "`within`",
     // Punctuation.
     LParen = "`(`",
     RParen = "`)`",
@@ -212,6 +214,7 @@ kinds! {
     Program = "the program's wiring",
     Instances = "a declaration of instances",
     Wire = "a wire",
+    BatchClause = "a `batch` clause",
     WireEnd = "an end of a wire",
     TypeRef = "a type",
     ArrayLength = "the length of an array",
@@ -280,6 +283,8 @@ impl SyntaxKind {
                 | Self::AtKw
                 | Self::DeadlineKw
                 | Self::ControllerKw
+                | Self::BatchKw
+                | Self::WithinKw
         )
     }
 
@@ -348,6 +353,8 @@ impl SyntaxKind {
             "table" => Self::TableKw,
             "program" => Self::ProgramKw,
             "controller" => Self::ControllerKw,
+            "batch" => Self::BatchKw,
+            "within" => Self::WithinKw,
             _ => return None,
         })
     }

@@ -38,7 +38,7 @@ module m {
     }
     timer members(u16 n) over known every 20ms { counter_add(calls, n); }
 }
-program { rx -> m.input; m.output -> tx; m.punt -> controller slow; controller slow -> m.packets; }
+program { rx -> m.input; m.output -> tx; m.punt -> controller slow batch 64 within 3ms; controller slow -> m.packets; }
 ";
 
 fn program() -> Program {

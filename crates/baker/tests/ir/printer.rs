@@ -78,7 +78,7 @@ array m.array[10]: u32 -> pair
 hash m.hash[10]: pair -> u32
 lpm m.lpm[10]: u32 -> u32
 counter m.hits[3]
-drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended
+drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full
 channel rx: outer -> ppf m.p
 channel m.out: outer -> tx
 channel m.punt: inner -> host
@@ -141,7 +141,8 @@ fn a_broken_program_can_be_printed() {
     c.int(8, Op::MetaLoad { packet, field: MetaId(9) });
     c.effect(Op::EntryStore { entry: Value(51), field: 2, value: Value(52) });
     c.jump(BlockId(8), &[Value(53)]);
-    p.channels.push(Channel { name: "rx".into(), from: None, protocol: ProtocolId(3), target: Target::Ppf(PpfId(6)) });
+    let target = Target::Ppf(PpfId(6));
+    p.channels.push(Channel { name: "rx".into(), from: None, protocol: ProtocolId(3), target, batch: None });
     assert!(print(&p).ends_with("channel rx: protocol#3 -> ppf#6\n"));
     assert_eq!(
         print_body(&p, &c.body),

@@ -106,7 +106,7 @@ pub fn drop_reason(program: &mut Program, name: &str) -> DropId {
 }
 
 pub fn channel(program: &mut Program, name: &str, protocol: ProtocolId, target: Target) -> ChannelId {
-    program.channels.push(Channel { name: name.into(), from: None, protocol, target });
+    program.channels.push(Channel { name: name.into(), from: None, protocol, target, batch: None });
     ChannelId(program.channels.len() as u32 - 1)
 }
 
@@ -185,8 +185,10 @@ pub fn dest(block: BlockId, args: &[Value]) -> Dest {
 /// A program with one PPF behind `rx`; its packets go out through channel 1, `tx`, of the same protocol.
 pub fn one_ppf(program: &mut Program, protocol: ProtocolId, code: Code) {
     let id = ppf(program, "m.p", protocol, code);
-    program.channels.insert(0, Channel { name: "rx".into(), from: None, protocol, target: Target::Ppf(id) });
-    program.channels.insert(1, Channel { name: "m.out".into(), from: None, protocol, target: Target::Tx });
+    program
+        .channels
+        .insert(0, Channel { name: "rx".into(), from: None, protocol, target: Target::Ppf(id), batch: None });
+    program.channels.insert(1, Channel { name: "m.out".into(), from: None, protocol, target: Target::Tx, batch: None });
 }
 
 /// The channel to `tx` that [`one_ppf`] adds.

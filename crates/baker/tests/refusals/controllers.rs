@@ -98,6 +98,21 @@ fn controllers() {
 }
 
 #[test]
+fn batches() {
+    let case = |name: &'static str, codes: &'static [&'static str], clause: &str| {
+        let wires = WIRES.replace("-> controller stack;\nm", &format!("-> controller stack {clause};\nm"));
+        (name, codes, program("", "", &wires))
+    };
+    refused(&[
+        case("batch-of-nothing", &["size-out-of-range"], "batch 0 within 5ms"),
+        case("batch-too-large", &["size-out-of-range"], "batch 65537 within 5ms"),
+        case("batch-for-a-blink", &["bad-batch"], "batch 256 within 999"),
+        case("batch-for-long", &["bad-batch"], "batch 256 within 2s"),
+        ("batch-to-a-port", &["bad-batch"], program("", "", &WIRES.replace("-> tx;", "-> tx batch 256 within 5ms;"))),
+    ]);
+}
+
+#[test]
 fn what_controllers_inject_costs() {
     let busy = "for (u32 i = 0; i < 4096; i++) { for (u16 j = 0; j < 40; j++) { pkt->type = pkt->type + j; } }";
     let text = program(

@@ -102,6 +102,22 @@ impl<'c> Kernel<'c, '_> {
         Ok((has, ptr))
     }
 
+    /// Whether a number (64 bits) is 1 to `most` (1 bit), and the number; where it is found to be so, the verifier knows.
+    pub(super) fn has_count(&self, number: IntValue<'c>, most: u64) -> Res<(IntValue<'c>, IntValue<'c>)> {
+        let text = format!("$0 = 0\n\tif $1 < 1 goto +2\n\tif $1 > {most} goto +1\n\t$0 = 1");
+        let both = self.context.struct_type(&[self.i64.into(), self.i64.into()], false);
+        let value = self.asm(both.into(), text, "=&r,=r,1", &[number.into()], true)?.into_struct_value();
+        let flag = self.builder.build_extract_value(value, 0, "")?.into_int_value();
+        let number = self.builder.build_extract_value(value, 1, "")?.into_int_value();
+        let has = self.builder.build_int_compare(inkwell::IntPredicate::NE, flag, self.i64.const_zero(), "")?;
+        Ok((has, number))
+    }
+
+    /// A pointer (64 bits) that was found to be none but null, as one. What is computed of it stays behind that test.
+    pub(super) fn known_pointer(&self, pointer: IntValue<'c>) -> Res<PointerValue<'c>> {
+        Ok(self.asm(self.ptr.into(), String::new(), "=r,0,~{memory}", &[pointer.into()], true)?.into_pointer_value())
+    }
+
     /// What the kernel did, which is 0 unless it could not. It could.
     pub(super) fn must(&self, failed: IntValue<'c>) -> Res<()> {
         let text = "if $0 == 0 goto +2\n\tr0 = 0\n\texit".into();
@@ -158,6 +174,7 @@ impl<'c> Kernel<'c, '_> {
 /// Functions of the kernel (`enum bpf_func_id`).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Helper {
+    MapLookupElem = 1,
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
     TailCall = 12,
@@ -165,6 +182,8 @@ pub(super) enum Helper {
     XdpAdjustHead = 44,
     RedirectMap = 51,
     XdpAdjustTail = 65,
+    RingbufReserve = 131,
+    RingbufSubmit = 132,
     XdpGetBuffLen = 188,
     XdpLoadBytes = 189,
     XdpStoreBytes = 190,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use baker::ir::analysis::Cfg;
-use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value, storage_size};
+use baker::ir::{BlockId, Inst, LayoutId, MetaId, Op, Ppf as IrPpf, Terminator, Ty, Value, storage_size};
 use baker::opt::division::is_last;
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
@@ -13,6 +13,7 @@ use super::Kernel;
 use super::packet::OFFSETS;
 use super::spill::SpillSlots;
 use super::state::Field;
+use super::tap::Copy;
 use crate::internal;
 use crate::kernel::{Memory as Shared, ROOM, SCRATCH};
 use crate::lower::{ControlFlow, Core, Lowering, Res, Walk, named, pointer_param};
@@ -226,6 +227,13 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 let hands_on = self.hands_on && is_last(self.walk.body, block.0 as usize, inst);
                 kernel.put(self.ctx, state, *channel, hands_on)?;
                 self.moved();
+                None
+            }
+            Op::Tap { skip, metadata, channel, .. } => {
+                let own = |(field, value): &(MetaId, Value)| Ok((*field, self.int(*value)?));
+                let metadata = metadata.iter().map(own).collect::<Res<Vec<_>>>()?;
+                let copy = Copy { skip: self.int_of(*skip, 32)?, metadata: &metadata, channel: *channel };
+                kernel.tap(self.ctx, state, &copy)?;
                 None
             }
             Op::Pass { channel } => {

@@ -23,9 +23,7 @@ use super::asm::Helper;
 use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
-use crate::kernel::{
-    Carried, MapUse, Memory as Shared, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
-};
+use crate::kernel::{Carried, MapUse, Memory as Shared, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, Verdict};
 use crate::lower::{Memory, Res, pointer_param};
 
 /// What code in front of PPFs is called.
@@ -33,8 +31,8 @@ const ENTRY: &str = "rx";
 /// Offsets in `struct xdp_md`.
 const DATA: u32 = 0;
 const DATA_END: u32 = 4;
-const INGRESS_IFINDEX: u64 = 12;
-const RX_QUEUE_INDEX: u64 = 16;
+pub(super) const INGRESS_IFINDEX: u64 = 12;
+pub(super) const RX_QUEUE_INDEX: u64 = 16;
 
 impl<'c> Kernel<'c, '_> {
     /// Declares a function for each PPF whose code is needed. All are inlined.
@@ -167,7 +165,7 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// The number of the port with an interface, or 0; 8 bits.
-    fn port(&self, interface: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn port(&self, interface: IntValue<'c>) -> Res<IntValue<'c>> {
         self.of_slot(interface, offset_of!(PortSlot, port))
     }
 
@@ -189,7 +187,7 @@ impl<'c> Kernel<'c, '_> {
         self.i64.const_int(verdict as u64, false)
     }
 
-    fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
+    pub(super) fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
         match self.program.channels.get(id.0 as usize) {
             Some(channel) => Ok(channel),
             None => internal(format!("there is no channel {}", id.0)),
@@ -334,65 +332,8 @@ impl<'c> Kernel<'c, '_> {
         self.to_port(state, host, id, done)
     }
 
-    /// Out of the kernel, to go on behind a channel.
-    fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
-        if self.options.recorded {
-            let head = self.fixed(RECORD + offset_of!(Record, head) as u64)?;
-            self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
-            return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
-        }
-        self.set(state, Field::Punted, self.i64.const_int(u64::from(id.0) + 1, false))
-    }
-
-    /// Hands a packet that goes on outside to the socket of its queue: the frame begins with what workers go on with.
-    fn hand_over(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
-        if self.options.recorded {
-            return Ok(());
-        }
-        let builder = &self.builder;
-        let [goes_on, moved, missing, done] = self.new_blocks(["goes_on", "moved", "missing", "done"])?;
-        let punted = self.number(state, Field::Punted)?;
-        let is_punted = builder.build_int_compare(IntPredicate::NE, punted, self.i64.const_zero(), "")?;
-        self.unlikely(builder.build_conditional_branch(is_punted, goes_on, done)?)?;
-
-        builder.position_at_end(goes_on);
-        let bytes = Punt::bytes(self.program);
-        let offset = self.number(state, Field::Offset)?;
-        let by = self.i64.const_int(-i64::from(bytes) as u64, true);
-        let failed = self.move_data(ctx, state, by)?;
-        let is_moved = builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
-        self.likely(builder.build_conditional_branch(is_moved, moved, missing)?)?;
-        builder.position_at_end(moved);
-        let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
-        let field = |at: usize| self.at(front, at as u64);
-        let channel = builder.build_int_sub(punted, self.i64.const_int(1, false), "")?;
-        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 16)?, 2, Memory::Frame)?;
-        let generation = self.context.i16_type().const_int(self.options.generation.into(), false);
-        self.store(field(offset_of!(Punt, generation))?, generation, 2, Memory::Frame)?;
-        self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
-        for (id, meta) in (0u32..).zip(&self.program.metadata) {
-            let size = storage_size(meta.width);
-            let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
-            self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
-        }
-        let [interface, queue] =
-            [INGRESS_IFINDEX, RX_QUEUE_INDEX].map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
-        let (port, queue, queues) = (self.port(interface?)?, queue?, self.i32.const_int(QUEUES.into(), false));
-        let first = builder.build_int_mul(self.resize(port, 32)?, queues, "")?;
-        let has_socket = builder.build_int_compare(IntPredicate::ULT, queue, queues, "")?;
-        let key = builder.build_int_add(first, queue, "")?;
-        let key = builder.build_select(has_socket, key, self.i32.const_all_ones(), "")?.into_int_value();
-        self.redirect(state, (MapUse::Sockets, key), missing, done)?;
-
-        builder.position_at_end(missing);
-        self.drop_packet(state, DropId::NO_WORKER)?;
-        builder.build_unconditional_branch(done)?;
-        builder.position_at_end(done);
-        Ok(())
-    }
-
     /// To what a map has under a number, and on at `done`; by `missing` if it has nothing there.
-    fn redirect(
+    pub(super) fn redirect(
         &self,
         state: PointerValue<'c>,
         (map, key): (MapUse, IntValue<'c>),

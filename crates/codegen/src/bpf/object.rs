@@ -17,7 +17,7 @@ pub(super) const LOAD_WIDE: u8 = 0x18;
 /// The register that points behind the stack.
 const FRAME: u8 = 10;
 
-const MAPS: [MapUse; 4] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts];
+const MAPS: [MapUse; 5] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts, MapUse::Taps];
 
 /// Reads the function out of an object file.
 pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Result<Object, CodegenError> {

@@ -24,12 +24,16 @@ const MOST_CALLS: u32 = 33;
 const HEADROOM: usize = 256;
 const ROOM: usize = HEADROOM + 4096;
 const STACK: usize = 512;
+/// Records that rings take where nothing else is said.
+const RING_ROOM: usize = 4096;
 /// Bits of a distance in a region.
 const SHIFT: u32 = 40;
-/// Regions: the context, the stack, the packet; behind them memories of maps.
+/// Regions: the context, the stack, the packet, a record of a ring that is not submitted yet; behind them memories of
+/// maps.
 const CONTEXT: usize = 0;
 const STACKS: usize = 1;
 const PACKET: usize = 2;
+const RECORD: usize = 3;
 /// Regions from here on are maps themselves.
 const MAPS: usize = 1 << 16;
 
@@ -51,6 +55,8 @@ pub enum Map {
     Targets,
     /// Programs that tail calls go on with, by number.
     Programs(HashMap<u32, usize>),
+    /// Rings by queue: one, whatever the queue ([`Machine::take_records`]).
+    Rings,
 }
 
 /// Code with the slots that load maps, and their numbers.
@@ -99,12 +105,19 @@ pub struct Machine {
     end: usize,
     /// The clock, in nanoseconds.
     pub now: u64,
+    /// Records that rings take until some are taken out.
+    pub ring_room: usize,
+    records: Vec<Vec<u8>>,
+    /// Whether a record is reserved.
+    reserved: bool,
+    /// Records that were submitted with a wake-up.
+    wakes: u64,
 }
 
 impl Machine {
     /// The first program is what packets enter.
     pub fn new(images: Vec<Image>, maps: Vec<Map>) -> Machine {
-        let mut regions: Vec<_> = [24, STACK, ROOM].map(|len| Region::Own(vec![0; len])).into();
+        let mut regions: Vec<_> = [24, STACK, ROOM, 0].map(|len| Region::Own(vec![0; len])).into();
         let mut addresses = Vec::new();
         for map in &maps {
             let mut at = HashMap::new();
@@ -118,11 +131,26 @@ impl Machine {
                 Map::Table { values, .. } => {
                     values.iter().for_each(|(key, value)| add(key, Region::Own(value.clone())));
                 }
-                Map::Targets | Map::Programs(_) => {}
+                Map::Targets | Map::Programs(_) | Map::Rings => {}
             }
             addresses.push(at);
         }
-        Machine { images, maps, addresses, regions, data: HEADROOM, first: HEADROOM, end: HEADROOM, now: 0 }
+        let (data, first, end) = (HEADROOM, HEADROOM, HEADROOM);
+        let (records, ring_room) = (Vec::new(), RING_ROOM);
+        Machine {
+            images,
+            maps,
+            addresses,
+            regions,
+            data,
+            first,
+            end,
+            now: 0,
+            ring_room,
+            records,
+            reserved: false,
+            wakes: 0,
+        }
     }
 
     /// A program and its parts by number, for a memory: [`Map::Memory`] or [`Map::Borrowed`].
@@ -131,6 +159,7 @@ impl Machine {
             MapUse::Memory => 0,
             MapUse::Devices | MapUse::Sockets => 1,
             MapUse::Parts => 2,
+            MapUse::Taps => 3,
         };
         let image = |object: &Object| Image {
             code: object.code.clone(),
@@ -138,7 +167,17 @@ impl Machine {
         };
         let images = std::iter::once(image(first)).chain(parts.iter().map(|(_, object)| image(object)));
         let programs = parts.iter().zip(1..).map(|((number, _), index)| (*number, index)).collect();
-        Machine::new(images.collect(), vec![memory, Map::Targets, Map::Programs(programs)])
+        Machine::new(images.collect(), vec![memory, Map::Targets, Map::Programs(programs), Map::Rings])
+    }
+
+    /// Takes the records out of the rings, in order.
+    pub fn take_records(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Records so far that were submitted with a wake-up of their reader.
+    pub fn wakes(&self) -> u64 {
+        self.wakes
     }
 
     /// The memory of a [`Map::Memory`].
@@ -295,6 +334,7 @@ impl Run<'_> {
                         self.r[0] = self.machine.help(number, [a, b, c, d, e])?;
                     }
                 }
+                9 if self.machine.reserved => return Err("the end, with a record that is not submitted".into()),
                 9 => return Ok(Some(self.r[0] as u32)),
                 condition => {
                     let operand = if op & 8 == 0 { number as i64 as u64 } else { self.r[from] };

@@ -223,6 +223,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.meta_store(self.packet(*packet)?, *field, self.int(*value)?)?;
                 None
             }
+            Op::Tap { .. } => return internal("a tap is the kernel's"),
             Op::Put { packet, channel } => {
                 module.put(ctx, self.packet(*packet)?, *channel)?;
                 None

@@ -16,6 +16,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         name: if i == 0 { "rx".into() } else { format!("m.c{i}") },
         protocol: ProtocolId(protocol),
         target,
+        batch: None,
     });
     let ppfs = bodies.into_iter().enumerate().map(|(i, (protocol, body))| Ppf {
         pin: None,

@@ -128,13 +128,13 @@ impl Config {
             }
         }
         let mut ports = Vec::new();
-        for Port { name, number, device, host, access, own, mtu } in &self.ports {
+        for Port { name, number, device, host, access, own, gso, mtu } in &self.ports {
             let given = devices.iter().find(|spec| spec.name == *name).map(|spec| &spec.driver);
             match given.or(device.as_ref()) {
                 Some(driver) => {
                     let spec = PortSpec { name: name.clone(), driver: driver.clone() };
-                    let (number, host, access, own, mtu) = (*number, *host, *access, *own, *mtu);
-                    ports.push(PortConfig { spec, number, host, access, own, mtu });
+                    let (number, host, access, own, gso, mtu) = (*number, *host, *access, *own, *gso, *mtu);
+                    ports.push(PortConfig { spec, number, host, access, own, gso, mtu });
                 }
                 None => errors.push(PortSetupError::NoDevice { name: name.clone() }),
             }

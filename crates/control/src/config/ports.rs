@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use baker::ir::{Pin, PpfId, Program};
-use dataplane::ports::{Driver, OwnAddresses, PortSpec};
+use dataplane::ports::{Driver, Gso, OwnAddresses, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
 use crate::document::{self, Errors, Path, Table, Value};
@@ -33,6 +33,8 @@ pub struct Port {
     pub access: Access,
     /// The receiver of those for its interface's own addresses.
     pub own: OwnAddresses,
+    /// Whether it sends super-packets.
+    pub gso: Gso,
     /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet
     /// does.
     pub mtu: Option<u32>,
@@ -134,6 +136,21 @@ fn own(table: &Table, path: &Path, errors: &mut Errors) -> OwnAddresses {
         Some(other) => errors.add(value.span().start, &path, format!("{other:?} gets no packets"), OWNERS),
     }
     OwnAddresses::Program
+}
+
+/// `gso`: whether it sends super-packets.
+fn gso(table: &Table, path: &Path, errors: &mut Errors) -> Gso {
+    const CHOICES: &str =
+        "\"auto\" (where packets come out at the other end), \"on\" (also where super-packets may) or \"off\"";
+    let Some(value) = table.get("gso") else { return Gso::default() };
+    let path = path.key("gso");
+    match document::string(value, &path, CHOICES, errors) {
+        Some("on") => return Gso::On,
+        Some("off") => return Gso::Off,
+        Some("auto") | None => {}
+        Some(other) => errors.add(value.span().start, &path, format!("{other:?} is no choice"), CHOICES),
+    }
+    Gso::Auto
 }
 
 /// `access`, where it is there and right.
@@ -241,6 +258,7 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
             host: None,
             access: usual,
             own: OwnAddresses::default(),
+            gso: Gso::default(),
             mtu: None,
         };
         let Some(table) = document::table(value, &path, errors) else {
@@ -253,13 +271,14 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
             let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
             errors.add(at, &path, "not a port name", accepted);
         }
-        document::only(table, &path, &["number", "device", "host", "access", "own", "mtu"], errors);
+        document::only(table, &path, &["number", "device", "host", "access", "own", "gso", "mtu"], errors);
         let number = number(table, at, &path, &ports, errors);
         let device = device(table, &path, errors);
         let own = own(table, &path, errors);
+        let gso = gso(table, &path, errors);
         let access = access(table, &path, errors).unwrap_or(usual);
         let mtu = table.get("mtu").and_then(|value| mtu(value, &path.key("mtu"), errors));
-        ports.push((at, Port { device, access, own, mtu, ..named(number) }));
+        ports.push((at, Port { device, access, own, gso, mtu, ..named(number) }));
     }
     let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
     for ((_, port), host) in ports.iter_mut().zip(hosts) {

@@ -195,6 +195,9 @@ pub struct ControllerState {
     pub in_a_row: u32,
     /// Why it failed last.
     pub error: Option<String>,
+    /// How often it was woken while it waited.
+    #[serde(default)]
+    pub wakes: u64,
     /// How many milliseconds it may still take to end, where it drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_ms: Option<u64>,
@@ -203,9 +206,9 @@ pub struct ControllerState {
 impl ControllerState {
     /// A controller of a snapshot by its name.
     pub(super) fn named(controller: ControllerSnapshot) -> (String, Self) {
-        let ControllerSnapshot { name, state, failures, in_a_row, error, drain, .. } = controller;
+        let ControllerSnapshot { name, state, failures, in_a_row, error, drain, wakes, .. } = controller;
         let drain_ms = drain.map(|drain| drain.as_millis() as u64);
-        (name, ControllerState { state: state.name().into(), failures, in_a_row, error, drain_ms })
+        (name, ControllerState { state: state.name().into(), failures, in_a_row, error, wakes, drain_ms })
     }
 }
 
@@ -300,6 +303,12 @@ pub struct PortState {
     /// Packets received whose checksum or segments were left to hardware; 0 where the driver cannot tell.
     #[serde(default)]
     pub unfinished: u64,
+    /// Super-packets of UDP sent, which the kernel or the device divides.
+    #[serde(default)]
+    pub tx_super: u64,
+    /// Packets that were sent in them.
+    #[serde(default)]
+    pub tx_in_super: u64,
     /// The latest error of its driver.
     pub error: Option<String>,
 }
@@ -318,6 +327,8 @@ impl From<Snapshot> for Counters {
                 rx_dropped: port.rx_dropped,
                 oversize: port.oversize,
                 unfinished: port.unfinished,
+                tx_super: port.tx_super,
+                tx_in_super: port.tx_in_super,
                 error: port.error,
             };
             (port.name, state)

@@ -1,5 +1,6 @@
 //! Whether controllers run: how often each has failed, why, and when it is started again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,12 +64,16 @@ pub struct ControllerSnapshot {
     pub pause: Duration,
     /// How long it may still take to end, where it drains.
     pub drain: Option<Duration>,
+    /// How often it was woken while it waited.
+    pub wakes: u64,
 }
 
 /// What is known of one controller. It lasts from program to program.
 #[derive(Debug)]
 pub(crate) struct Health {
     name: String,
+    /// Counted by all of its links.
+    wakes: Arc<AtomicU64>,
     known: Mutex<Inner>,
 }
 
@@ -105,7 +110,12 @@ impl Health {
     pub fn new(name: &str) -> Self {
         let (state, since) = (ControllerState::Running, Instant::now());
         let known = Inner { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None };
-        Health { name: name.to_owned(), known: Mutex::new(known) }
+        Health { name: name.to_owned(), wakes: Arc::default(), known: Mutex::new(known) }
+    }
+
+    /// Where its links count how often it is woken.
+    pub fn wakes(&self) -> &Arc<AtomicU64> {
+        &self.wakes
     }
 
     pub fn name(&self) -> &str {
@@ -163,6 +173,7 @@ impl Health {
             is_failing: known.in_a_row >= MOST && !known.has_run(RECOVERED, now),
             error: known.error.clone(),
             pause: known.pause(),
+            wakes: self.wakes.load(Ordering::Relaxed),
         }
     }
 

@@ -82,6 +82,7 @@ impl Link {
         others: Vec<Link>,
     ) -> Self {
         rings.begin();
+        rings.signal().count_in(health.wakes());
         Link {
             sleeper: Sleeper::new(rings.signal().clone()),
             injector: Injector { rings },

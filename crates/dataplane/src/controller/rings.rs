@@ -218,6 +218,18 @@ impl Rings {
         })
     }
 
+    /// Whether so many packets of a worker lie there that the controller is to be woken for them, where it wants to be
+    /// for so many. Where that is more than half of those that can be under way, it is woken for that half: while it
+    /// wakes there is a place for others.
+    pub fn is_called_for(&self, worker: usize, packets: u32) -> bool {
+        self.per_worker[worker].punted.len() >= packets.min(self.punts / 2).max(1) as usize
+    }
+
+    /// Whether a packet of a worker waits for the controller.
+    pub fn has_punted_of(&self, worker: usize) -> bool {
+        !self.per_worker[worker].punted.is_empty()
+    }
+
     /// Wakes the controller, if it waits.
     pub fn wake(&self) {
         self.signal.ring();

@@ -13,6 +13,10 @@
 //! C5  state := AWAKE; where it was RUNG, read what was written to the descriptor
 //! ```
 //!
+//! P may do P1 several times before it goes on, and take its time: a worker does for channels whose controller is woken
+//! for many packets at once (`exchange`). It goes on at the latest when the first of them has waited as long as it may,
+//! or when it ends.
+//!
 //! The two fences are in one order. If P2 comes before C2, C3 sees what P1 made visible, and C does not wait. If C2
 //! comes before P2, P3 sees what C1 stored, or something later: ARMED, and P makes it RUNG and writes; or RUNG, or P
 //! fails to make it that, because another P has, and that one writes; or AWAKE, and C is past C5 and looks before it
@@ -29,8 +33,8 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::sys::check;
@@ -51,6 +55,8 @@ pub struct Signal {
     state: AtomicU8,
     /// Writes to the bell that the controller has not read yet; only it looks at this.
     unread: AtomicU64,
+    /// Where wake-ups are counted, if anywhere.
+    wakes: OnceLock<Arc<AtomicU64>>,
 }
 
 impl Signal {
@@ -72,7 +78,19 @@ impl Signal {
             // SAFETY: the event outlives the call.
             check(unsafe { libc::epoll_ctl(both.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) })?;
         }
-        Ok(Arc::new(Signal { bell, timer, both, state: AtomicU8::new(AWAKE), unread: AtomicU64::new(0) }))
+        Ok(Arc::new(Signal {
+            bell,
+            timer,
+            both,
+            state: AtomicU8::new(AWAKE),
+            unread: AtomicU64::new(0),
+            wakes: OnceLock::new(),
+        }))
+    }
+
+    /// Wake-ups are counted there from now on, if nowhere yet.
+    pub fn count_in(&self, wakes: &Arc<AtomicU64>) {
+        let _ = self.wakes.set(wakes.clone());
     }
 
     /// Wakes the controller if it waits. To be called after what it is to see was made visible.
@@ -85,6 +103,9 @@ impl Signal {
             let one = 1u64;
             // SAFETY: the kernel reads eight bytes. It fails only where the bell was rung 2^64 times.
             unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+            if let Some(wakes) = self.wakes.get() {
+                wakes.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -363,6 +384,8 @@ mod tests {
             /// The next step of each of the others, and how often it still pushes.
             p: [(u8, u8); 2],
         }
+        // What is left to be done before it is over, for one that has pushed and not gone on.
+        const OWES: u8 = 4;
         let start = State { state: AWAKE, pushed: 0, seen: 0, bell: 0, unread: 0, c: 0, p: [(0, 2); 2] };
         let (mut known, mut open) = (std::collections::HashSet::new(), vec![start]);
         let (mut waits, mut ends) = (0, 0);
@@ -390,25 +413,41 @@ mod tests {
                 next.push(s);
             }
             for index in 0..2 {
-                let (mut s, (step, left)) = (state, state.p[index]);
-                s.p[index] = match step {
-                    0 if left == 0 => continue,
-                    0 => {
-                        s.pushed += 1;
-                        (1, left - 1)
+                let (s, (step, left)) = (state, state.p[index]);
+                // It waits for others after it has pushed, or it does not.
+                for waits in [false, true] {
+                    let mut s = s;
+                    s.p[index] = match step {
+                        0 | OWES if left > 0 => {
+                            s.pushed += 1;
+                            (if waits { OWES } else { 1 }, left - 1)
+                        }
+                        0 => continue,
+                        OWES => (1, left),
+                        1 => (if s.state == ARMED { 2 } else { 0 }, left),
+                        2 if s.state == ARMED => {
+                            s.state = RUNG;
+                            (3, left)
+                        }
+                        2 => (0, left),
+                        _ => {
+                            s.bell += 1;
+                            (0, left)
+                        }
+                    };
+                    next.push(s);
+                    // At any time it has waited long enough.
+                    if step == OWES {
+                        next.push(State {
+                            p: {
+                                let mut p = state.p;
+                                p[index] = (1, left);
+                                p
+                            },
+                            ..state
+                        });
                     }
-                    1 => (if s.state == ARMED { 2 } else { 0 }, left),
-                    2 if s.state == ARMED => {
-                        s.state = RUNG;
-                        (3, left)
-                    }
-                    2 => (0, left),
-                    _ => {
-                        s.bell += 1;
-                        (0, left)
-                    }
-                };
-                next.push(s);
+                }
             }
             if next.is_empty() {
                 // No thread can go on: the controller waits, has seen all, and nothing is left to be read.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::controller::PortInfo;
 use crate::engine::EngineKind;
 use crate::packets::{Access, FrameConfig};
-use crate::ports::{Driver, OwnAddresses, PortSpec};
+use crate::ports::{Driver, Gso, OwnAddresses, PortSpec};
 use crate::tables::MAX_READERS;
 use crate::workers::PollMode;
 use crate::xdp::FastPath;
@@ -70,6 +70,8 @@ pub struct PortConfig {
     pub access: Access,
     /// The receiver of those for its interface's own addresses.
     pub own: OwnAddresses,
+    /// Whether it sends super-packets.
+    pub gso: Gso,
     /// What it sends at most, in bytes behind the Ethernet header, even where its interface sends more.
     pub mtu: Option<u32>,
 }
@@ -95,6 +97,7 @@ impl PortConfig {
             host: None,
             access: Access::default(),
             own: OwnAddresses::default(),
+            gso: Gso::default(),
             mtu: None,
         }
     }

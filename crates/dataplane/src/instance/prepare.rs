@@ -17,7 +17,7 @@ use crate::engine::{EngineError, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::{ObservedPort, Observer};
 use crate::packets::{Access, FramePool, LocalMemory};
-use crate::ports::{self, Opened};
+use crate::ports::{self, Extras, Opened};
 use crate::sys::Doorbell;
 use crate::workers::{Handover, Ports, Worker, WorkerPort};
 use crate::xdp::PortRole;
@@ -70,8 +70,8 @@ impl Instance {
             Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
-        for &PortConfig { ref spec, number, host, access, own, mtu: _ } in ports {
-            let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
+        for &PortConfig { ref spec, number, host, access, own, gso, mtu: _ } in ports {
+            let opened = ports::open(&spec.driver, PortRole { number, host }, Extras { own, gso }, &common);
             let Opened { queues, about, warnings } =
                 opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             let about = about.into_iter().chain(access.about(engines.reach())).chain(warnings);

@@ -80,6 +80,8 @@ impl Site {
         let end_counters = Arc::new(CounterBlock::new(slots));
         // Where no packets can be dropped at the end there is nothing to sum up.
         let mut blocks = if waiting.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
+        let by_kernel = kernel.as_ref().zip(self.fast_path.as_ref());
+        let taps = by_kernel.map(|(part, path)| path.tap_rings(part, self.ports.len())).transpose()?;
         let worker = |(index, ports): (usize, &usize)| -> io::Result<Running> {
             let counters = Arc::new(CounterBlock::new(slots));
             blocks.push(counters.clone());
@@ -97,9 +99,10 @@ impl Site {
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
+            let ring = taps.as_ref().and_then(|rings| rings.get(index)).cloned();
             let engine = engines.engine();
             let groups = Groups::new(program, &self.pool, tables, |entry| engine.of_member(entry));
-            let equipment = Equipment { exchange, timers, deadlines, groups, resume, generation };
+            let equipment = Equipment { exchange, timers, deadlines, groups, resume, generation, ring };
             Ok(Running::new(program, context, engine, *ports, equipment))
         };
         let running = self.ports.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;

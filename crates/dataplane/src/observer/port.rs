@@ -43,6 +43,8 @@ impl ObservedPort {
             rx_dropped: sum(|worker| &worker.rx_dropped),
             oversize: sum(|worker| &worker.oversize),
             unfinished: sum(|worker| &worker.unfinished),
+            tx_super: sum(|worker| &worker.tx_super),
+            tx_in_super: sum(|worker| &worker.tx_in_super),
             error: self.error(),
         }
     }

@@ -27,6 +27,10 @@ pub struct PortSnapshot {
     pub oversize: u64,
     /// See [`PortCounters`](crate::PortCounters).
     pub unfinished: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub tx_super: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub tx_in_super: u64,
     /// What is wrong at the port now.
     pub error: Option<String>,
 }

@@ -260,12 +260,13 @@ impl WorkerContext {
     }
 
     /// A copy of a packet which lies in its frame as a whole and is written by nobody: `own` of its bytes are in the
-    /// copy's own frame, or all of them where there is no such bound or too little would be shared. `None` where no
+    /// copy's own frame, or all of them where there is no such bound or too little would be shared. Whether any are
+    /// shared: then the caller has the packet's frame held once more, before the copy is let go of. `None` where no
     /// frame is free.
-    pub(crate) fn share(&mut self, frame: u32, own: Option<u32>) -> Option<u32> {
+    pub(crate) fn share(&mut self, frame: u32, own: Option<u32>) -> Option<(u32, bool)> {
         let least = self.share_least();
         let copy = self.pop()?;
-        let pool = self.pool().clone();
+        let pool = self.pool();
         // SAFETY: both are the worker's, and the packet is whole, so at the same place of the other frame there is room.
         unsafe {
             let (offset, len) = (pool.offset(frame), pool.bytes(frame).len());
@@ -278,10 +279,9 @@ impl WorkerContext {
             if shares.is_some() {
                 let descriptor = pool.descriptor(copy);
                 ((*descriptor).rest, (*descriptor).held) = (frame, (offset + here) as u32);
-                pool.hold(frame, 1);
             }
+            Some((copy, shares.is_some()))
         }
-        Some(copy)
     }
 
     /// The same packet in a frame without another holder, all of it; `None` where none is free, and nothing is done.

@@ -8,7 +8,7 @@ use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::pcap::PcapPort;
 use super::queue::{Opened, Queue};
-use super::spec::{Driver, OwnAddresses};
+use super::spec::{Driver, Gso, OwnAddresses};
 use super::tap::Tap;
 use super::{auto, offloads};
 use crate::packets::FramePool;
@@ -55,29 +55,42 @@ impl Common {
     }
 }
 
+/// What a driver may do besides, where it can.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras {
+    /// Receiver of packets for the interface's own addresses.
+    pub own: OwnAddresses,
+    /// Whether it sends super-packets.
+    pub gso: Gso,
+}
+
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
-pub(crate) fn open(driver: &Driver, role: PortRole, own: OwnAddresses, common: &Common) -> Result<Opened, PortError> {
+pub(crate) fn open(driver: &Driver, role: PortRole, extras: Extras, common: &Common) -> Result<Opened, PortError> {
     // A TAP device the kernel itself lets one process have.
     let interface = driver.interface().filter(|_| !matches!(driver, Driver::Tap { .. }));
     let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance));
     // Of one that is not there the driver says so.
     let found = interface.and_then(|name| sys::interface(&sys::inet_socket().ok()?, name).ok());
     found.map_or(Ok(()), |interface| lock.wait(interface.index))?;
-    open_locked(driver, role, own, common, &lock)
+    open_locked(driver, role, extras, common, &lock)
 }
 
 /// As [`open`], of an interface that is this instance's.
 fn open_locked(
     driver: &Driver,
     role: PortRole,
-    own: OwnAddresses,
+    extras: Extras,
     common: &Common,
     lock: &Arc<InterfaceLock>,
 ) -> Result<Opened, PortError> {
+    let Extras { own, gso } = extras;
     if own == OwnAddresses::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
         return Err(PortError(format!(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
         )));
+    }
+    if gso == Gso::On && !matches!(driver, Driver::AfPacket { .. } | Driver::Auto { .. }) {
+        return Err(PortError(format!("{driver}: sends packets one by one: `gso = \"on\"` takes an afpacket port")));
     }
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
@@ -89,7 +102,12 @@ fn open_locked(
     };
     let queues = match driver {
         Driver::Auto { interface } => {
-            let open = |driver: &Driver| open_locked(driver, role, OwnAddresses::Program, common, lock);
+            // The best driver is chosen without regard to it.
+            let of = |driver: &Driver| if matches!(driver, Driver::AfPacket { .. }) { gso } else { Gso::Auto };
+            let open = |driver: &Driver| {
+                let extras = Extras { gso: of(driver), ..Extras::default() };
+                open_locked(driver, role, extras, common, lock)
+            };
             return auto::open_best(interface, common.fast_path.is_some(), open);
         }
         Driver::Xdp { interface } => {
@@ -103,8 +121,8 @@ fn open_locked(
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),
         Driver::AfPacket { .. } => {
-            let queues = boxed(AfPacket::open(lock, workers, common.pool.max_packet())?);
-            return Ok(Opened { queues, about: None, warnings: offloads::warnings(lock.interface(), true) });
+            let (queues, about) = AfPacket::open(lock, workers, common.pool.max_packet(), gso)?;
+            return Ok(Opened { queues: boxed(queues), about, warnings: offloads::warnings(lock.interface(), true) });
         }
         Driver::Pcap { input, output } => boxed(PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(Tap::open(device, workers)?),

@@ -22,9 +22,9 @@ pub trait Queue: Send {
     /// Receives packets while there are some and the batch has room.
     fn receive(&mut self, batch: &mut RxBatch<'_>);
 
-    /// Sends packets, in order, without waiting. The frames that the driver does not take out of the batch are free
-    /// when it returns: those of packets whose bytes it has copied, or could not send. Those after such a one are still
-    /// tried.
+    /// Sends packets, those of a flow in order, without waiting. The frames that the driver does not take out of the
+    /// batch are free when it returns: those of packets whose bytes it has copied, or could not send. Those after such a
+    /// one are still tried.
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent;
 
     /// Readable when there may be packets. `None`: no need to wait for this queue.

@@ -101,6 +101,18 @@ pub enum OwnAddresses {
     Kernel,
 }
 
+/// Whether packets of a flow of UDP leave in super-packets, which the kernel or the device divides (UDP GSO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Gso {
+    /// Where packets come out at the interface's other end.
+    #[default]
+    Auto,
+    /// Also where super-packets may come out, which a kernel takes as well.
+    On,
+    /// They don't.
+    Off,
+}
+
 /// A named port.
 #[derive(Clone, Debug)]
 pub struct PortSpec {

@@ -4,6 +4,14 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
+/// Bytes of a page of memory.
+pub fn page_size() -> usize {
+    // SAFETY: reads a number that every system has.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+const WRITABLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// A private or shared memory mapping, unmapped on drop. Fresh anonymous pages are zero and cost nothing until touched.
 #[derive(Debug)]
 pub struct Mapping {
@@ -45,15 +53,19 @@ impl Mapping {
 
     /// As [`Mapping::of_fd`], from an offset on, which for a socket says what is to be mapped.
     pub fn of_fd_at(fd: RawFd, len: usize, offset: i64) -> io::Result<Self> {
-        Self::map_at(len, libc::MAP_SHARED, fd, offset)
+        Self::map_at(len, WRITABLE, libc::MAP_SHARED, fd, offset)
+    }
+
+    /// As [`Mapping::of_fd_at`], of what only the kernel writes.
+    pub fn read_only_of_fd_at(fd: RawFd, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map_at(len, libc::PROT_READ, libc::MAP_SHARED, fd, offset)
     }
 
     fn map(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
-        Self::map_at(len, flags, fd, 0)
+        Self::map_at(len, WRITABLE, flags, fd, 0)
     }
 
-    fn map_at(len: usize, flags: i32, fd: RawFd, offset: i64) -> io::Result<Self> {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
+    fn map_at(len: usize, rights: i32, flags: i32, fd: RawFd, offset: i64) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, fd, offset) };
         if start == libc::MAP_FAILED {

@@ -7,6 +7,7 @@ mod doorbell;
 pub mod ethtool;
 mod interface;
 mod mapping;
+mod messages;
 mod packet_socket;
 mod process;
 mod repeated;
@@ -16,12 +17,15 @@ pub use call::{check, set_option};
 pub use clock::monotonic_ns;
 pub use cpu::{allowed_cpus, pin_to_cpu, possible_cpus};
 pub use doorbell::{Doorbell, poll};
-pub use interface::{ETHERNET, Interface, TAG_AT, inet_socket, interface, interface_name, interface_request, set_up};
-pub use mapping::Mapping;
-pub use packet_socket::{
-    bind_packet, bound_interface, keep_out, kick, let_in, packet_option, packet_socket, packet_statistics, promiscuous,
-    put_in_place, take_socket_error,
+pub use interface::{
+    ETHERNET, Interface, TAG, TAG_AT, inet_socket, interface, interface_name, interface_request, set_up,
 };
-pub use process::{effective_user, enter_network, panic_text, wake_on_time};
+pub use mapping::{Mapping, page_size};
+pub use messages::{Messages, unsent_bytes};
+pub use packet_socket::{
+    bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
+    packet_statistics, promiscuous, put_in_place, take_socket_error,
+};
+pub use process::{effective_user, enter_network, is_linux_from, panic_text, wake_on_time};
 pub(crate) use repeated::Repeated;
 pub use tap::open_tap;

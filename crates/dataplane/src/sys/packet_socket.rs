@@ -18,11 +18,20 @@ pub fn packet_socket() -> io::Result<OwnedFd> {
 
 /// Binds a packet socket to all protocols of an interface.
 pub fn bind_packet(fd: &OwnedFd, interface: i32) -> io::Result<()> {
+    bind_protocol(fd, interface, libc::ETH_P_ALL as u16)
+}
+
+/// Binds a packet socket to an interface to send there; nothing comes in.
+pub fn bind_to_send(fd: &OwnedFd, interface: i32) -> io::Result<()> {
+    bind_protocol(fd, interface, 0)
+}
+
+fn bind_protocol(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: sockaddr_ll is plain data for which zero is valid, and the length given is its size.
     unsafe {
         let mut address: libc::sockaddr_ll = std::mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = protocol.to_be();
         address.sll_ifindex = interface;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len)).map(drop)

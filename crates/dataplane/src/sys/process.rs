@@ -29,3 +29,10 @@ pub fn wake_on_time() {
     // SAFETY: numbers only. Where it is refused, wake-ups are somewhat late.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
+
+/// Whether the kernel is Linux of this version, or a later one; not where it does not tell.
+pub fn is_linux_from(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+}

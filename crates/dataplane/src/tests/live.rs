@@ -73,7 +73,7 @@ pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-fn run(program: &str, arguments: &str) {
+pub fn run(program: &str, arguments: &str) {
     let output =
         Command::new(program).args(arguments.split(' ')).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -165,6 +165,13 @@ impl Host {
             let tag = aux.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
             Some((bytes, tag.then_some(aux.tp_vlan_tci)))
         }
+    }
+
+    /// Whether a packet is there.
+    pub fn has_packet(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which the call writes.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
     }
 
     pub fn expect(&self, packet: &[u8]) {

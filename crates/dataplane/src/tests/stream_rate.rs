@@ -1,16 +1,20 @@
-//! A measurement, not a test: what it costs a controller to take a media stream's packets. Run it by name, with
-//! `--ignored --nocapture`.
+//! Measurements, not tests: what it costs a controller to take a media stream's packets, and the kernel to copy them
+//! for it. Run them by name, with `--ignored --nocapture`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baker::opt::Level;
+
 use super::controllers::{PATIENCE, controller, options, ports, whole};
+use super::live::{Host, XDP, gro, in_namespace};
 use super::streaming::{Reactor, start};
 use crate::controller::{Event, Injector, Input, Link};
-use crate::testing::{SplitMix64, TO_HOST, frame};
-use crate::{EngineKind, FrameConfig, Options, PollMode};
+use crate::testing::{SplitMix64, TO_HOST, compiled, frame};
+use crate::xdp::FastPath;
+use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Snapshot};
 
 /// Packets each second, and bytes of each: ten thousand sessions of RTP video.
 const RATE: u64 = 94_000;
@@ -149,4 +153,100 @@ fn the_cost_of_a_media_stream() {
     measure("in batches", blocking, false);
     measure("in batches, by the descriptor", edges, false);
     measure("in batches, by the descriptor, with timers", edges, true);
+}
+
+/// Packets that the fastest case sends.
+const MANY: u64 = 400_000;
+
+/// How often a thread of this process has waited, by its name.
+fn waits(name: &str) -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let of_name =
+        |task: &std::path::PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|own| own.trim() == name);
+    let task = tasks.into_iter().find(of_name).expect("the thread");
+    let status = std::fs::read_to_string(task.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("a count")
+}
+
+/// Forwards a stream in the kernel, from `left` to `right`, with a copy of each packet for a controller where `tap` is
+/// the statement that makes it: at the stream's rate, then as fast as one thread sends.
+fn forward(what: &str, tap: &str, clause: &str) {
+    let text = format!(
+        "import \"net/ether\";
+        module m {{
+            in ether input; out ether output, media;
+            ppf first(ether_packet_t *pkt) from input {{
+                {tap}
+                pkt->metadata.tx.port = 3 - pkt->metadata.rx.port;
+                channel_put(output, pkt);
+            }}
+        }}
+        program {{ rx -> m.input; m.output -> tx; m.media -> controller c {clause}; }}"
+    );
+    let what = what.to_owned();
+    in_namespace(1, move || {
+        gro(&["left", "right"]);
+        let left = Host::on("left");
+        let run = controller(move |link| {
+            let mut packets = Vec::with_capacity(256);
+            loop {
+                match link.receive(Duration::from_secs(1)) {
+                    Event::Packet(packet) => packets.push(packet),
+                    Event::Stop => return Ok(()),
+                    _ => continue,
+                }
+                link.receive_many(&mut packets, 255);
+                look(&mut packets);
+            }
+        });
+        let (program, path) = FastPath::new(&compiled(&text), Level::Cgpc, Default::default()).unwrap().unwrap();
+        let frames = FrameConfig { count: 32768, ..FrameConfig::default() };
+        let controller_frames = vec![("c".into(), 8192)];
+        let fast_path = Some(Arc::new(path));
+        let options = options(EngineKind::NATIVE, 1, PollMode::Interrupt);
+        let options = Options { frames, controller_frames, fast_path, ..options };
+        let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
+        let instance = Instance::prepare_with(program, &options, &ports, run).unwrap().run().unwrap();
+        let packet = frame(TO_HOST, 7, BYTES + 42);
+        for fast in [false, true] {
+            let (before, waited, began, mut sent) = (instance.snapshot(), waits("worker-0"), Instant::now(), 0);
+            while if fast { sent < MANY } else { began.elapsed() < TIME } {
+                let due = if fast { sent + 64 } else { began.elapsed().as_nanos() as u64 * RATE / 1_000_000_000 };
+                (sent..due).for_each(|_| left.send(&packet));
+                sent = due;
+                if !fast {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+            let time = began.elapsed().as_secs_f64();
+            // What is under way arrives.
+            thread::sleep(Duration::from_millis(50));
+            let (after, waited) = (instance.snapshot(), waits("worker-0") - waited);
+            let sent_on = |snapshot: &Snapshot| snapshot.port("b").unwrap().tx_packets;
+            let dropped = |reason| after.dropped(reason) - before.dropped(reason);
+            let per = |count: u64| count as f64 / sent as f64;
+            println!(
+                "{what}: {:.0} packets/s, {} of {sent} not forwarded; copies: {} made, {} tap_full, {} controller_busy; \
+                 wake-ups per packet: controller {:.5}, worker {:.5} (its own looks included)",
+                sent as f64 / time,
+                sent - (sent_on(&after) - sent_on(&before)),
+                after.channel("m.media") - before.channel("m.media"),
+                dropped("tap_full"),
+                dropped("controller_busy"),
+                per(after.controllers[0].wakes - before.controllers[0].wakes),
+                per(waited),
+            );
+        }
+        whole(&instance.stop());
+    });
+}
+
+#[test]
+#[ignore = "a measurement of several seconds"]
+fn the_cost_of_a_tap_in_the_kernel() {
+    const TAP: &str = "channel_put(media, packet_copy(pkt));";
+    forward("without a tap", "", "");
+    forward("tap, woken for each", TAP, "");
+    forward("tap, batch 256 within 5ms", TAP, "batch 256 within 5ms");
 }

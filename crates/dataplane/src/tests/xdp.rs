@@ -26,7 +26,7 @@ module m {
 program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// Between a (number 1) and b (2), in the kernel as far as can be.
-fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
+pub(super) fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
     let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
     let compiled = crate::ports::kernel_options(ports.iter().map(|port| &port.spec.driver));
     let fitted = FastPath::new(program, Level::Cgpc, compiled).unwrap_or_else(|error| panic!("{error}"));

@@ -56,6 +56,8 @@ struct Place {
     behind: u32,
     /// How many came before it.
     order: u64,
+    /// Copies that share its bytes, and are not counted yet.
+    shared: u32,
 }
 
 /// The packets of a group.
@@ -134,7 +136,7 @@ impl Groups {
         let own = channels.map(|channel| own(ChannelId(channel)).map(|own| own.max(ETHERNET as u32))).collect();
         let waiting = Arc::new(Waiting(std::array::from_fn(|_| AtomicU32::new(NONE))));
         pool.holders.register(Holder::Group, &waiting);
-        let place = Place { frame: NONE, on: Program::RX, behind: NONE, order: 0 };
+        let place = Place { frame: NONE, on: Program::RX, behind: NONE, order: 0, shared: 0 };
         Some(Groups {
             program: program.clone(),
             slots: CounterSlots::new(program),
@@ -196,7 +198,7 @@ impl Groups {
     fn append(&mut self, (line, declared): (u32, Declared), frame: u32, on: ChannelId) {
         let Some(place) = self.free.pop() else { unreachable!("there is a free place") };
         self.arrived += 1;
-        self.places[place as usize] = Place { frame, on, behind: NONE, order: self.arrived };
+        self.places[place as usize] = Place { frame, on, behind: NONE, order: self.arrived, shared: 0 };
         self.waiting.0[place as usize].store(frame, Ordering::Relaxed);
         let of = &mut self.lines[line as usize];
         match std::mem::replace(&mut of.last, place) {
@@ -213,6 +215,7 @@ impl Groups {
     /// context has a free frame for each.
     pub fn fan_out(&mut self, context: &mut WorkerContext, most: usize, copies: &mut Entering) -> (usize, bool) {
         let (mut count, mut words) = (0, WORDS);
+        let (mut sharing, mut sharers) = ([NONE; MAX_BATCH], 0);
         while count < most.min(MAX_BATCH) && words > 0 {
             if self.in_order {
                 let orders =
@@ -241,14 +244,23 @@ impl Groups {
                     }
                 }
             }
-            let Place { frame, on, behind, .. } = self.places[of.next as usize];
-            let Some(copy) = context.share(frame, self.own[on.0 as usize]) else { break };
+            let place = &mut self.places[of.next as usize];
+            let Place { frame, on, behind, .. } = *place;
+            let Some((copy, shares)) = context.share(frame, self.own[on.0 as usize]) else { break };
+            if shares {
+                if place.shared == 0 {
+                    sharing[sharers] = of.next;
+                    sharers += 1;
+                }
+                place.shared += 1;
+            }
             (of.next, of.left, of.any) = (behind, of.left - 1, true);
             let member = of.member;
             self.set_member(context.pool(), copy, member);
             copies[count] = (copy, on);
             count += 1;
         }
+        sharing[..sharers].iter().for_each(|place| self.count_shared(context.pool(), *place));
         if !self.in_order && self.turns.len() > 1 {
             self.turns.rotate_left(1);
         }
@@ -260,6 +272,7 @@ impl Groups {
         let Some((line, declared)) = self.turns.pop_front() else { return };
         let Line { together, any, .. } = self.lines[line as usize];
         for _ in 0..together {
+            self.count_shared(context.pool(), self.lines[line as usize].first);
             let (frame, _) = self.pop(line);
             if any { context.let_go(frame) } else { self.drop(context, frame, declared.group.none) }
         }
@@ -268,6 +281,13 @@ impl Groups {
         if of.len > 0 {
             self.turns.push_back((line, declared));
         }
+    }
+
+    /// Has the frame of a packet held for the copies that share it: once for all of a batch, as it is an atomic
+    /// operation.
+    fn count_shared(&mut self, pool: &FramePool, place: u32) {
+        let place = &mut self.places[place as usize];
+        pool.hold(place.frame, std::mem::take(&mut place.shared));
     }
 
     /// Takes the first packet of a line, which there is.
@@ -290,33 +310,32 @@ impl Groups {
     }
 
     /// Goes on where another program of the same worker was, for which it gives frames to the context: with packets of
-    /// channels that this program has, too, where it has the same metadata. The others are dropped. This program has
-    /// none yet.
+    /// channels that this program has, too, where it has the same metadata, and behind those that wait here. The others
+    /// are dropped. Only when this program has none yet, others may have begun to be fanned out.
     pub fn go_on(&mut self, context: &mut WorkerContext, from: &mut Groups) {
         let onward: Vec<Option<(Declared, ChannelId)>> =
             (0..from.program.channels.len()).map(|channel| self.known(from, channel)).collect();
         while let Some((line, declared)) = from.turns.pop_front() {
             let (before, group) = (from.lines[line as usize], line - declared.first);
-            let mut moved = Line::EMPTY;
             for index in 0..before.len {
                 let (frame, on) = from.pop(line);
-                let known = onward[on.0 as usize].filter(|(declared, _)| group < declared.group.groups);
+                let has_room = !self.free.is_empty();
+                let known = onward[on.0 as usize].filter(|(declared, _)| has_room && group < declared.group.groups);
                 let Some((declared, on)) = known else {
                     self.drop(context, frame, self.declared[0].group.full);
                     continue;
                 };
                 self.append((declared.first + group, declared), frame, on);
                 let of = &mut self.lines[(declared.first + group) as usize];
-                // The member whose turn it was has still to get the last ones.
                 if index < before.together {
-                    moved.together += 1;
+                    of.together += 1;
+                    (of.from, of.member, of.any) = (before.from, before.member, before.any);
+                    // The member whose turn it was has still to get the last ones.
                     if before.together - index <= before.left {
-                        moved.left += 1;
-                        moved.next = if moved.next == NONE { of.last } else { moved.next };
+                        of.left += 1;
+                        of.next = if of.next == NONE { of.last } else { of.next };
                     }
                 }
-                (of.together, of.left, of.next) = (moved.together, moved.left, moved.next);
-                (of.from, of.member, of.any) = (before.from, before.member, before.any);
             }
             from.lines[line as usize] = Line::EMPTY;
         }

@@ -20,7 +20,7 @@ use crate::engine::{Engine, TableAccess};
 use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
 use crate::sys::{self, ETHERNET};
-use crate::xdp::{Onward, Resume};
+use crate::xdp::{Onward, Resume, TapRing};
 
 /// Batches of copies for the members of groups between two batches of received packets: some ten microseconds.
 const COPIES_AT_ONCE: usize = 4;
@@ -105,6 +105,8 @@ pub struct Equipment {
     pub resume: Option<Arc<Resume>>,
     /// See [`crate::xdp::KernelPart::generation`].
     pub generation: u16,
+    /// Where the kernel makes copies for this worker.
+    pub ring: Option<Arc<TapRing>>,
 }
 
 /// A program on a worker.
@@ -128,6 +130,8 @@ pub struct Running {
     groups: Option<Groups>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
+    /// The worker's, until the worker takes it.
+    pub ring: Option<Arc<TapRing>>,
     /// Frames to send, by port, with room for a whole batch's outputs.
     tx: Vec<Vec<u32>>,
 }
@@ -141,7 +145,7 @@ impl Running {
         ports: usize,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, deadlines, groups, resume, generation } = equipment;
+        let Equipment { exchange, timers, deadlines, groups, resume, generation, ring } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             queues: Queues::new(program, context.pool(), sys::monotonic_ns()),
@@ -156,6 +160,7 @@ impl Running {
             groups,
             resume,
             generation,
+            ring,
             tx: (0..ports).map(|_| Vec::with_capacity(room)).collect(),
         }
     }
@@ -176,8 +181,14 @@ impl Running {
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
         }
+        self.take_grouped(from);
+    }
+
+    /// Takes the packets that wait for the members of groups from a program that ends on this worker, where this one
+    /// has the groups, too.
+    pub fn take_grouped(&mut self, from: &mut Running) {
         match (&mut self.groups, &mut from.groups) {
-            (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
+            (Some(mine), Some(others)) if others.held() > 0 => mine.go_on(&mut self.context, others),
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
         }
@@ -386,6 +397,12 @@ impl Running {
         self.context.give_back();
     }
 
+    /// Wakes controllers whose packets have waited for others as long as they may; whether there was one.
+    pub fn wake_controllers(&mut self) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        exchange.next_due().is_some() && exchange.wake_due(sys::monotonic_ns())
+    }
+
     /// Packets that wait for their time, or for the members of groups.
     pub fn held(&self) -> u32 {
         let grouped = self.groups.as_ref().map_or(0, Groups::held);
@@ -432,7 +449,8 @@ impl Running {
                         groups.put(&mut self.context, frame, channel);
                         continue;
                     }
-                    punted |= self.punt(frame, channel);
+                    punted = true;
+                    self.punt(frame, channel);
                     continue;
                 }
             };
@@ -452,22 +470,23 @@ impl Running {
         }
     }
 
-    /// Hands a packet to the controller that its channel leads to; whether it got it.
-    fn punt(&mut self, frame: u32, channel: ChannelId) -> bool {
+    /// Hands a packet to the controller that its channel leads to.
+    fn punt(&mut self, frame: u32, channel: ChannelId) {
         let Some(exchange) = &mut self.exchange else {
-            self.drop_output(frame, DropId::CONTROLLER_GONE);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_GONE);
         };
         // The controller may change it, and keeps no count of its holders.
         let Some(frame) = self.context.make_own(frame) else {
-            self.drop_output(frame, DropId::CONTROLLER_BUSY);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_BUSY);
         };
-        let punted = exchange.punt(frame, channel);
-        if let Err(reason) = punted {
+        if let Err(reason) = exchange.punt(frame, channel) {
             self.drop_output(frame, reason);
         }
-        punted.is_ok()
+    }
+
+    /// Counts copies that the kernel has made and that fit no frame.
+    pub fn lose_copies(&mut self, count: u64) {
+        self.context.counters().add(self.slots.drop(DropId::TAP_FULL), count);
     }
 
     fn drop_output(&mut self, frame: u32, reason: DropId) {

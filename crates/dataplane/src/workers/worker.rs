@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use codegen::kernel::Tap;
+
 use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
 use crate::packets::{Access, Received, RxBatch};
 use crate::sys::{self, Doorbell};
-use crate::xdp::Resume;
+use crate::xdp::{Resume, TapRing};
 
 /// What a worker does when no port has a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum PollMode {
 const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep, so that a stop request is seen soon.
 const SLEEP: Duration = Duration::from_millis(10);
+/// Longest sleep of a worker that gets copies from the kernel, which wakes it for many of them at a time.
+const RING_SLEEP: Duration = Duration::from_millis(5);
 /// Sleep where waiting does not work because of an error at a port.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 /// Loops between two looks at the clock.
@@ -45,12 +49,18 @@ pub const FINISH: u8 = 1;
 /// Stop now.
 pub const STOP: u8 = 2;
 
+fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
 /// Everything that one worker thread owns.
 pub struct Worker {
     ports: Ports,
     now: Box<Running>,
     /// The program before, while it has packets to finish.
     old: Option<Box<Running>>,
+    /// By which copies come that the kernel has made.
+    ring: Option<Arc<TapRing>>,
     to_drain: Option<Draining>,
     handover: Arc<Handover>,
     doorbell: Arc<Doorbell>,
@@ -63,6 +73,8 @@ pub struct Worker {
 struct Draining {
     /// Packets that may still be there of what they held when the worker was told to.
     left: u32,
+    /// Where in the ring of copies they end.
+    copies: u64,
     reply: DoneReply,
 }
 
@@ -70,14 +82,34 @@ impl Worker {
     /// A worker with its first program.
     pub fn new(
         ports: Ports,
-        program: Running,
+        mut program: Running,
         handover: Arc<Handover>,
         doorbell: Arc<Doorbell>,
         mode: PollMode,
     ) -> Self {
-        let wait = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let wait = ports.wait_fds().chain([doorbell.fd()]).map(wait).collect();
-        Worker { ports, now: Box::new(program), old: None, to_drain: None, handover, doorbell, mode, wait }
+        let ring = program.ring.take();
+        let wait = ports.wait_fds().chain([doorbell.fd()]).map(readable).collect();
+        let mut worker = Worker {
+            ports,
+            now: Box::new(program),
+            old: None,
+            ring: None,
+            to_drain: None,
+            handover,
+            doorbell,
+            mode,
+            wait,
+        };
+        worker.use_ring(ring);
+        worker
+    }
+
+    /// Copies come by this ring, from now on and for good.
+    fn use_ring(&mut self, ring: Option<Arc<TapRing>>) {
+        if let (None, Some(ring)) = (&self.ring, ring) {
+            self.wait.push(readable(ring.fd()));
+            self.ring = Some(ring);
+        }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -102,6 +134,8 @@ impl Worker {
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
             worked |= self.now.run_groups(&mut self.ports);
+            worked |= self.now.wake_controllers();
+            self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
             if !worked {
                 let is_over = |port: &WorkerPort| port.queue.finished();
                 if stop == FINISH && self.now.held() == 0 && self.ports.all.iter().all(is_over) {
@@ -124,7 +158,7 @@ impl Worker {
             }
         }
         for _ in 0..DRAIN_BATCHES {
-            if !self.round() {
+            if !(self.round() | self.now.run_groups(&mut self.ports)) {
                 break;
             }
         }
@@ -148,27 +182,59 @@ impl Worker {
         match order {
             Order::TakeOver(mut new) => {
                 new.take_over(&mut self.now);
+                self.use_ring(new.ring.take());
                 self.old = Some(std::mem::replace(&mut self.now, new));
                 reply.answer(None);
             }
             Order::Drain => {
                 self.ports.all.iter_mut().for_each(|port| port.is_drained = !port.fast);
-                self.to_drain = Some(Draining { left: self.ports.pool.count(), reply });
+                let copies = self.ring.as_ref().map_or(0, |ring| ring.written());
+                self.to_drain = Some(Draining { left: self.ports.pool.count(), copies, reply });
                 self.note_drained();
             }
-            Order::Release => reply.answer(self.old.take()),
+            Order::Release => {
+                self.old.iter_mut().for_each(|old| self.now.take_grouped(old));
+                reply.answer(self.old.take());
+            }
         }
     }
 
     /// Answers where the rings were emptied.
     fn note_drained(&mut self) {
-        let is_drained = self.ports.all.iter().all(|port| port.is_drained);
-        if let Some(drained) = self.to_drain.take_if(|draining| draining.left == 0 || is_drained) {
+        let are_drained = self.ports.all.iter().all(|port| port.is_drained);
+        let read = self.ring.as_ref().map_or(0, |ring| ring.read());
+        let is_drained = |rest: &mut Draining| (rest.left == 0 || are_drained) && read >= rest.copies;
+        if let Some(drained) = self.to_drain.take_if(is_drained) {
             drained.reply.answer(None);
         }
     }
 
-    /// One batch from the controllers and one from every port. Whether there was any packet.
+    /// A batch of the copies that the kernel has made; whether there was one.
+    fn run_copies(&mut self) -> bool {
+        let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_empty()) else { return false };
+        self.now.context.quiescent();
+        self.old.iter().for_each(|old| old.context.quiescent());
+        let mut received = Received::default();
+        let mut batch = RxBatch::new(&mut self.now.context, &mut received, 0);
+        if batch.room() > 0 {
+            ring.take(|record| {
+                // What enters is as in front of a packet that the kernel hands over.
+                if let Some(copy) = Tap::read(record) {
+                    batch.push(&[copy]);
+                }
+                batch.room() > 0
+            });
+        }
+        let (packets, _, oversize) = batch.totals();
+        self.now.lose_copies(oversize);
+        if packets > 0 {
+            self.resume(received.frames(), Access::InPlace);
+        }
+        packets > 0
+    }
+
+    /// One batch from the controllers, one of copies from the kernel, and one from every port. Whether there was any
+    /// packet.
     fn round(&mut self) -> bool {
         let mut worked = false;
         // A controller injects for the old program before it does for the new one: so what is there for the new one now
@@ -176,11 +242,13 @@ impl Worker {
         let injected = self.now.has_injected();
         if let Some(old) = &mut self.old {
             worked |= old.run_injected(&mut self.ports);
-            worked |= old.run_groups(&mut self.ports);
+            // Nothing is left there for when the old program ends.
+            self.now.take_grouped(old);
         }
         if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
             worked |= self.now.run_injected(&mut self.ports);
         }
+        worked |= self.run_copies();
         for index in 0..self.ports.all.len() {
             self.now.context.quiescent();
             self.old.iter().for_each(|old| old.context.quiescent());
@@ -198,6 +266,9 @@ impl Worker {
             worked = true;
             let access = port.access;
             if port.fast {
+                if let Some(draining) = &mut self.to_drain {
+                    draining.left = draining.left.saturating_sub(packets as u32);
+                }
                 self.resume(received.frames(), access);
             } else {
                 add(&port.counters.rx_packets, packets);
@@ -214,7 +285,6 @@ impl Worker {
     /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
     fn resume(&mut self, frames: &[u32], access: Access) {
         let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
-        self.to_drain.iter_mut().for_each(|draining| draining.left = draining.left.saturating_sub(frames.len() as u32));
         let (pool, generation) = (self.ports.pool.clone(), old.generation);
         let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
         for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {
@@ -236,7 +306,10 @@ impl Worker {
                     return;
                 }
                 let left = |due: u64| Duration::from_nanos(due.saturating_sub(sys::monotonic_ns()));
-                let time = self.now.next_due().map_or(SLEEP, |due| left(due).min(SLEEP));
+                let most = if self.ring.is_some() { RING_SLEEP } else { SLEEP };
+                let controllers = self.exchanges().filter_map(Exchange::next_due);
+                let due = self.now.next_due().into_iter().chain(controllers).min();
+                let time = due.map_or(most, |due| left(due).min(most));
                 self.now.context.offline();
                 self.old.iter().for_each(|old| old.context.offline());
                 // Only controllers are in a hurry.

@@ -11,13 +11,14 @@ use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::bpf::vm::{Executed, Machine, Map};
 use codegen::bpf::{self, Refusal, Tier};
-use codegen::kernel::{FIRST_FRAGMENT, Options, PUNTED, Verdict};
+use codegen::kernel::{FIRST_FRAGMENT, Options, PUNTED, Punt, Tap, Verdict};
 
 use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
 use super::partition::PartitionError;
+use super::tap_ring::TapRing;
 use crate::engine::{Engine, NativeEngine, TableAccess};
-use crate::packets::WorkerContext;
+use crate::packets::{FramePool, WorkerContext};
 
 /// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a
 /// page at the end.
@@ -50,7 +51,8 @@ impl From<KernelEngineError> for PartitionError {
 
 /// What runs the code.
 enum Runner {
-    Kernel(Loaded),
+    /// With the ring of its copies, where it makes any.
+    Kernel(Loaded, Option<TapRing>),
     Machine(Tier, Mutex<Machine>),
 }
 
@@ -58,7 +60,7 @@ impl Runner {
     /// Runs it for a packet, with so many bytes in its first fragment.
     fn run(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
         match self {
-            Runner::Kernel(loaded) => loaded.run_divided(packet, first),
+            Runner::Kernel(loaded, _) => loaded.run_divided(packet, first),
             Runner::Machine(_, machine) => {
                 let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
                 let Executed { verdict, packet, .. } =
@@ -66,6 +68,25 @@ impl Runner {
                 Ok(Ran { verdict, packet })
             }
         }
+    }
+
+    /// The copies that it has made since they were taken last, each as in front of a packet that leaves.
+    fn take_copies(&self) -> Vec<Vec<u8>> {
+        let mut copies = Vec::new();
+        let mut take = |record: &[u8]| copies.push(Tap::read(record).expect("a copy").to_vec());
+        match self {
+            Runner::Kernel(_, ring) => ring.iter().for_each(|ring| {
+                ring.take(|record| {
+                    take(record);
+                    true
+                });
+            }),
+            Runner::Machine(_, machine) => {
+                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                machine.take_records().iter().for_each(|record| take(record));
+            }
+        }
+        copies
     }
 }
 
@@ -84,23 +105,9 @@ pub struct KernelCode {
 }
 
 impl KernelCode {
-    /// Compiles and loads a program, recorded, and else with these options.
-    pub fn new(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
-        Self::of_parts(program, program.clone(), Vec::new(), packets, options)
-    }
-
-    /// Compiles and loads the kernel's part of a program that was cut in two.
+    /// Compiles and loads the kernel's part of a program that was cut in two, recorded, and else with these options.
     pub fn split(split: &Split, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
-        Self::of_parts(&split.kernel, Arc::new(split.workers.clone()), split.resume.clone(), packets, options)
-    }
-
-    fn of_parts(
-        kernel: &Program,
-        program: Arc<Program>,
-        resume: Vec<Option<ChannelId>>,
-        packets: Level,
-        options: Options,
-    ) -> Result<Self, KernelEngineError> {
+        let (kernel, program) = (&split.kernel, Arc::new(split.workers.clone()));
         let options = Options { recorded: true, ..options };
         let refused = |error: &KernelEngineError| {
             use KernelEngineError::{Load, Memory};
@@ -109,20 +116,23 @@ impl KernelCode {
         let loaded = || -> Result<_, KernelEngineError> {
             let memory = SharedMemory::new(&program)?;
             let loaded = Loaded::compile(kernel, packets, &memory, options)?;
-            Ok((memory, Runner::Kernel(loaded)))
+            let ring = kernel.has_taps().then(|| TapRing::new(&kernel.name)).transpose().map_err(LoadError::System)?;
+            ring.iter().try_for_each(|ring| loaded.ports().set_ring(0, ring)).map_err(LoadError::System)?;
+            Ok((memory, Runner::Kernel(loaded, ring)))
         };
         let ((memory, runner), refusal) = match loaded() {
             Err(error) if refused(&error) => (interpreted(kernel, &program, packets, options)?, Some(error)),
             result => (result?, None),
         };
+        let resume = split.resume.clone();
         Ok(KernelCode { program, memory, runner, refusal, frags: options.frags, resume })
     }
 
-    /// Compiles a program as [`KernelCode::new`] does, for the virtual machine, which takes no privilege.
-    pub fn interpreted(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+    /// Compiles a program's part as [`KernelCode::split`] does, for the virtual machine, which takes no privilege.
+    pub fn interpreted(split: &Split, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
         let options = Options { recorded: true, ..options };
-        let (memory, runner) = interpreted(program, program, packets, options)?;
-        let (program, resume) = (program.clone(), Vec::new());
+        let (memory, runner) = interpreted(&split.kernel, &split.workers, packets, options)?;
+        let (program, resume) = (Arc::new(split.workers.clone()), split.resume.clone());
         Ok(KernelCode { program, memory, runner, refusal: None, frags: options.frags, resume })
     }
 
@@ -144,7 +154,7 @@ impl KernelCode {
     /// The form that the kernel took.
     pub fn tier(&self) -> Tier {
         match &self.runner {
-            Runner::Kernel(loaded) => loaded.tier(),
+            Runner::Kernel(loaded, _) => loaded.tier(),
             Runner::Machine(tier, _) => *tier,
         }
     }
@@ -203,16 +213,56 @@ impl KernelEngine {
         }
     }
 
+    /// Goes on with what the kernel has put to a channel, in this frame.
+    ///
+    /// # Safety
+    /// The frame is the context's; metadata and packet are of the code's program.
+    unsafe fn go_on(&mut self, context: &mut WorkerContext, frame: u32, channel: u32, metadata: &[u8], packet: &[u8]) {
+        let code = self.code.clone();
+        let pool = context.pool().clone();
+        // SAFETY: promised by the caller.
+        unsafe { place(&pool, frame, metadata, packet) };
+        let end = match code.program.channels[channel as usize].target {
+            // Workers do what the kernel cannot do with the packet as it has it.
+            Target::Tx => END_TX,
+            Target::Host => END_HOST,
+            _ => END_CHANNEL + channel,
+        };
+        match code.resume.get(channel as usize) {
+            // SAFETY: the frame holds a packet as it was received; promised by the caller.
+            _ if channel == Program::RX.0 => unsafe {
+                let native = self.native.as_mut().expect("native code for what the kernel leaves alone");
+                native.run(context, &[frame]);
+            },
+            // SAFETY: the frame holds a packet with metadata again; promised by the caller.
+            Some(Some(channel)) => unsafe { self.inject(*channel, context, &[frame]) },
+            _ => context.output(Output { frame, end }),
+        }
+    }
+
     /// The program's tables.
     pub fn tables(&self) -> TableAccess {
         TableAccess::Native(self.code.memory.tables().clone())
     }
 }
 
+/// Puts a packet with its metadata into a frame.
+///
+/// # Safety
+/// The frame is the caller's, and the metadata is as long as the program says.
+unsafe fn place(pool: &FramePool, frame: u32, metadata: &[u8], packet: &[u8]) {
+    let room = (pool.frame_size() as usize).checked_sub(packet.len()).expect("frames as in the kernel");
+    // SAFETY: promised by the caller; the packet ends within the frame.
+    unsafe {
+        pool.place(frame, room.min(pool.headroom() as usize), packet.len()).copy_from_slice(packet);
+        pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
+    }
+}
+
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let code = self.code.clone();
-        let KernelCode { program, memory, runner, frags, resume, .. } = &*code;
+        let KernelCode { program, memory, runner, frags, .. } = &*code;
         let pool = context.pool().clone();
         memory.tables().reclaim();
         memory.set_now(context.now());
@@ -239,44 +289,32 @@ impl Engine for KernelEngine {
                 Verdict::Aborted as u32,
                 "the program found a packet other than it was tested to be"
             );
+            for copy in runner.take_copies() {
+                let (punt, metadata, packet) = Punt::read(program, &copy).expect("a copy as this program makes it");
+                let frame = context.pop_or_refill().expect("a frame for each copy");
+                // SAFETY: the frame was just taken from the context; the rest is promised by the caller.
+                unsafe { self.go_on(context, frame, punt.channel.into(), metadata, packet) };
+            }
             let (end, head) = match memory.end() {
                 end if end == Verdict::Drop as u64 => (None, 0),
                 end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
                 end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
-                end => {
-                    let channel = (end - PUNTED) as u32;
-                    let end = match program.channels[channel as usize].target {
-                        // Workers do what the kernel cannot do with the packet as it has it.
-                        Target::Tx => END_TX,
-                        Target::Host => END_HOST,
-                        _ => END_CHANNEL + channel,
-                    };
-                    (Some(end), memory.head() as usize)
-                }
+                end => (Some(END_CHANNEL + (end - PUNTED) as u32), memory.head() as usize),
             };
-            let left = &ran.packet[head..];
             let Some(end) = end else {
                 context.push(frame);
                 continue;
             };
             let metadata = memory.metadata(program.metadata_size as usize);
-            let room = (pool.frame_size() as usize).checked_sub(left.len()).expect("frames as in the kernel");
-            // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program
-            // says.
-            unsafe {
-                pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
-                pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
-            }
-            let on = end.checked_sub(END_CHANNEL).and_then(|channel| *resume.get(channel as usize)?);
-            match on {
-                // SAFETY: the frame holds a packet as it was received; promised by the caller.
-                _ if end == END_CHANNEL + Program::RX.0 => unsafe {
-                    let native = self.native.as_mut().expect("native code for what the kernel leaves alone");
-                    native.run(context, &[frame]);
-                },
-                // SAFETY: the frame holds a packet with metadata again; promised by the caller.
-                Some(channel) => unsafe { self.inject(channel, context, &[frame]) },
-                None => context.output(Output { frame, end }),
+            let left = &ran.packet[head..];
+            match end.checked_sub(END_CHANNEL) {
+                // SAFETY: the frame is the caller's, and the packet and its metadata are as the program left them.
+                Some(channel) => unsafe { self.go_on(context, frame, channel, &metadata, left) },
+                None => {
+                    // SAFETY: as above.
+                    unsafe { place(&pool, frame, &metadata, left) };
+                    context.output(Output { frame, end });
+                }
             }
         }
         for slot in 0..self.slots {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use baker::ir::Program;
 use baker::opt::Level;
 use baker::place::Split;
-use codegen::kernel::Options;
+use codegen::kernel::{Options, QUEUES};
 
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
@@ -28,7 +28,13 @@ use super::previous::{self, PreviousInstance};
 use super::redirect;
 use super::resume::Resume;
 use super::sys;
+use super::tap_ring::TapRing;
 use crate::tables::{Carried, Tables, carried};
+
+/// The worker that has the packets of a queue, of so many workers.
+pub(crate) fn worker_of(queue: u32, workers: usize) -> usize {
+    queue as usize % workers
+}
 
 /// A port to the fast path.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,8 @@ pub struct KernelPart {
     loaded: Loaded,
     resume: Arc<Resume>,
     generation: u16,
+    /// It makes copies for workers.
+    has_taps: bool,
 }
 
 impl KernelPart {
@@ -104,6 +112,8 @@ struct State {
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
+    /// By worker, once a program makes copies for them; for all programs after it, too.
+    rings: Vec<Arc<TapRing>>,
     /// What an ended process left, until this one runs.
     previous: Option<PreviousInstance>,
 }
@@ -139,8 +149,9 @@ impl FastPath {
         let ports = loaded.ports().clone().complete(&split.kernel.name)?;
         let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
-        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0 });
-        let state = Mutex::new(State { part, grace: None, links: Vec::new(), previous: None });
+        let has_taps = split.kernel.has_taps();
+        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, has_taps });
+        let state = Mutex::new(State { part, grace: None, links: Vec::new(), rings: Vec::new(), previous: None });
         Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
 
@@ -174,7 +185,8 @@ impl FastPath {
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
             let resume = Arc::new(Resume::new(split));
-            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation }))
+            let has_taps = split.kernel.has_taps();
+            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, has_taps }))
         })?;
         let carried = carried(&before.program, &partitioned.split.workers);
         Ok(NextPart { partitioned, carried })
@@ -193,6 +205,22 @@ impl FastPath {
     /// Whether packets may come to it in several fragments: those above a page.
     pub(crate) fn takes_pieces(&self) -> bool {
         self.takes_pieces
+    }
+
+    /// The rings by which copies come to so many workers, the number of which does not change; none where neither this
+    /// program nor one before it makes any.
+    ///
+    /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that is
+    /// behind loses its own alone.
+    pub(crate) fn tap_rings(&self, part: &KernelPart, workers: usize) -> io::Result<Vec<Arc<TapRing>>> {
+        let mut state = self.lock();
+        if part.has_taps && state.rings.is_empty() {
+            let ring = |_| TapRing::new(&part.program.name).map(Arc::new);
+            let rings = (0..workers).map(ring).collect::<io::Result<Vec<_>>>()?;
+            (0..QUEUES).try_for_each(|queue| self.ports.set_ring(queue, &rings[worker_of(queue, workers)]))?;
+            state.rings = rings;
+        }
+        Ok(state.rings.clone())
     }
 
     /// Which socket takes what is handed over of a queue.

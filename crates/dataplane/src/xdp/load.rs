@@ -13,6 +13,7 @@ use codegen::kernel::{Location, MapUse, Object, Options, QUEUES};
 
 use super::memory::SharedMemory;
 use super::sys::{self, FRAGS, MapType};
+use super::tap_ring::TapRing;
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
@@ -86,6 +87,8 @@ pub struct PortMaps {
     pub devices: Option<Arc<OwnedFd>>,
     /// Sockets by port and queue, where a program punts.
     pub sockets: Option<Arc<OwnedFd>>,
+    /// Rings by queue, where a program makes copies for workers.
+    pub taps: Option<Arc<OwnedFd>>,
 }
 
 impl PortMaps {
@@ -93,6 +96,7 @@ impl PortMaps {
     pub fn complete(mut self, name: &str) -> io::Result<Self> {
         made(&mut self.devices, MapType::DevMap, PORTS, name)?;
         made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?;
+        rings(&mut self.taps, name)?;
         Ok(self)
     }
 
@@ -110,6 +114,15 @@ impl PortMaps {
         assert!(queue < QUEUES);
         match &self.sockets {
             Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on copies of the packets of a queue, below [`QUEUES`], come to this ring.
+    pub fn set_ring(&self, queue: u32, ring: &TapRing) -> io::Result<()> {
+        assert!(queue < QUEUES);
+        match &self.taps {
+            Some(taps) => sys::map_update(taps, queue, sys::number(ring.map()) as u32),
             None => Ok(()),
         }
     }
@@ -258,6 +271,7 @@ impl<'m> Maps<'m> {
                 MapUse::Devices => (made(&mut self.ports.devices, MapType::DevMap, PORTS, name)?, MAP),
                 MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
+                MapUse::Taps => (rings(&mut self.ports.taps, name)?, MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
             at[1] |= source << 4;
@@ -287,6 +301,14 @@ impl<'m> Maps<'m> {
 fn made<'m>(map: &'m mut Option<Arc<OwnedFd>>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
     if map.is_none() {
         *map = Some(Arc::new(sys::map_create(kind, 4, entries, 0, name)?));
+    }
+    map.as_deref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// The array of rings, which is created where it is needed first.
+fn rings<'m>(map: &'m mut Option<Arc<OwnedFd>>, name: &str) -> io::Result<&'m OwnedFd> {
+    if map.is_none() {
+        *map = Some(Arc::new(TapRing::array(QUEUES, name)?));
     }
     map.as_deref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }

@@ -25,11 +25,13 @@ mod previous;
 mod redirect;
 mod resume;
 mod sys;
+mod tap_ring;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
+pub(crate) use fast_path::worker_of;
 pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
@@ -42,3 +44,4 @@ pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;
+pub use tap_ring::TapRing;

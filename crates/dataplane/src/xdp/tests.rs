@@ -2,6 +2,7 @@
 
 mod fragments;
 mod pins;
+mod taps;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::interp::Machine;
 use baker::ir::{Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
+use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::Options;
 use codegen::{CodegenError, bpf};
 use dataplane::step::Stepper;
@@ -77,12 +78,10 @@ fn engines(
     (level, options): (Level, Options),
     and_machine: bool,
 ) -> Result<Vec<(&'static str, KernelEngine)>, Refusal> {
-    if let Some(obstacle) = bpf::obstacles(program).first() {
-        return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
-    }
-    let mut codes = vec![KernelCode::new(program, level, options)];
+    let split = whole(program)?;
+    let mut codes = vec![KernelCode::split(&split, level, options)];
     if and_machine && codes[0].as_ref().is_ok_and(|code| !code.is_interpreted()) {
-        codes.push(KernelCode::interpreted(program, level, options));
+        codes.push(KernelCode::interpreted(&split, level, options));
     }
     let engine = |code: Result<KernelCode, KernelEngineError>| {
         let code = code.map_err(refusal)?;
@@ -90,6 +89,24 @@ fn engines(
         Ok((name, KernelEngine::new(Arc::new(code), None)))
     };
     codes.into_iter().map(engine).collect()
+}
+
+/// A program as the kernel runs it, whole: nothing is left to workers but copies.
+fn whole(program: &Arc<Program>) -> Result<Split, Refusal> {
+    // Growth at the end, too: the reference has the kernel's frames.
+    let limits = Limits { unsure: Box::new(|_| None), ..bpf::limits(program) };
+    if let Some(why) = limits.whole.first() {
+        return Err(Refusal::Unfit(why.clone()));
+    }
+    let placement = Placement::new(program, &limits).map_err(|errors| Refusal::Fault(format!("{errors:?}")))?;
+    let is_whole = |stage: &Stage| match stage {
+        Stage::Kernel(handed_over) => handed_over.is_empty(),
+        stage => *stage == Stage::Behind,
+    };
+    match placement.stages.iter().find(|stage| !is_whole(stage)) {
+        Some(stage) => Err(Refusal::Fault(format!("a PPF is not the kernel's: {stage:?}"))),
+        None => Ok(split(program, &placement, &limits)),
+    }
 }
 
 /// Why a program is not compared.
@@ -247,7 +264,7 @@ fn random_programs_in_the_kernel() {
         );
     }
     if wanted >= 500 {
-        let not_here = ["injected", "timed", "multiplied", "create", "extern", "staged", "conflicts", "choices"];
+        let not_here = ["injected", "timed", "create", "extern", "staged", "conflicts", "choices"];
         let missing: Vec<_> = tally.seen.missing().into_iter().filter(|name| !not_here.contains(name)).collect();
         assert_eq!(missing, [""; 0], "the programs never came to this");
     }

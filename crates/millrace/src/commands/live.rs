@@ -13,7 +13,7 @@ use control::config::{Config, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
 use control::state::Persister;
-use dataplane::ports::{OwnAddresses, PortSpec};
+use dataplane::ports::{Gso, OwnAddresses, PortSpec};
 use dataplane::{Access, Carried, Instance, PortConfig, Report};
 
 use super::engine;
@@ -23,7 +23,7 @@ use crate::applications::BUILT_IN;
 use crate::apps;
 
 /// All that is said of a port; the device in words.
-type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Option<u32>);
+type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Gso, Option<u32>);
 
 /// What an instance was started with, or what it took over since.
 pub struct StartedWith {
@@ -38,8 +38,8 @@ impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
     pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
         let port = |port: &PortConfig| {
-            let PortConfig { spec, number, host, access, own, mtu } = port;
-            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own, *mtu)
+            let PortConfig { spec, number, host, access, own, gso, mtu } = port;
+            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own, *gso, *mtu)
         };
         StartedWith {
             texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),

@@ -1,7 +1,7 @@
 //! Where the PPFs of a program run, and why, in words.
 
 use baker::ir::Program;
-use baker::place::{Obstacle, Placement, Stage};
+use baker::place::{Obstacle, Placement, Stage, Tap};
 use baker::source::{Sources, Span};
 
 /// Where a PPF runs.
@@ -12,32 +12,40 @@ pub struct Row<'a> {
     pub runs: &'static str,
     /// Each goes on "it …" or "where it …".
     pub why: Vec<String>,
+    /// Channels of copies that leave it in the kernel while their packets stay, with their places.
+    pub taps: Vec<String>,
 }
 
 impl Row<'_> {
     /// In a line, behind the PPF's name.
     pub fn text(&self) -> String {
         let (runs, why) = (self.runs, self.why.join(", and "));
-        match (runs, why.is_empty()) {
+        let stage = match (runs, why.is_empty()) {
             (_, true) => runs.to_owned(),
             ("kernel", _) => format!("{runs}, handed to a worker where it {why}"),
             _ => format!("{runs}: it {why}"),
+        };
+        match &self.taps[..] {
+            [] => stage,
+            taps => format!("{stage}, copies to workers by a ring: {}", taps.join(", ")),
         }
     }
 }
 
 /// All PPFs, in the program's order.
 pub fn rows<'a>(program: &'a Program, placement: &Placement, sources: &Sources) -> Vec<Row<'a>> {
-    let row = |(ppf, stage): (&'a baker::ir::Ppf, &Stage)| {
+    let row = |((ppf, stage), taps): ((&'a baker::ir::Ppf, &Stage), &Vec<Tap>)| {
         let (runs, why) = match stage {
             Stage::Kernel(punts) => ("kernel", reasons(punts, sources)),
             Stage::Cannot(obstacle) => ("worker", reasons(std::slice::from_ref(obstacle), sources)),
             Stage::Pinned => ("worker", vec!["is pinned there".into()]),
             Stage::Behind => ("worker", vec!["gets packets from workers only".into()]),
         };
-        Row { ppf: &ppf.name, runs, why }
+        let channel = |tap: &Tap| program.channels[tap.channel.0 as usize].name.as_str();
+        let taps = by_text(taps.iter().map(|tap| (channel(tap), tap.span)), sources);
+        Row { ppf: &ppf.name, runs, why, taps }
     };
-    program.ppfs.iter().zip(&placement.stages).map(row).collect()
+    program.ppfs.iter().zip(&placement.stages).zip(&placement.taps).map(row).collect()
 }
 
 /// `file:line` of a place.
@@ -50,13 +58,18 @@ pub fn place(span: Option<Span>, sources: &Sources) -> String {
 
 /// Each reason once, with its places.
 fn reasons(obstacles: &[Obstacle], sources: &Sources) -> Vec<String> {
-    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-    for Obstacle { reason, span } in obstacles {
-        let place = place(*span, sources);
-        match reasons.iter_mut().find(|(known, _)| known == reason) {
+    by_text(obstacles.iter().map(|obstacle| (obstacle.reason.as_str(), obstacle.span)), sources)
+}
+
+/// Each text once, with its places.
+fn by_text<'t>(all: impl Iterator<Item = (&'t str, Option<Span>)>, sources: &Sources) -> Vec<String> {
+    let mut texts: Vec<(&str, Vec<String>)> = Vec::new();
+    for (text, span) in all {
+        let place = place(span, sources);
+        match texts.iter_mut().find(|(known, _)| *known == text) {
             Some((_, places)) => places.push(place),
-            None => reasons.push((reason, vec![place])),
+            None => texts.push((text, vec![place])),
         }
     }
-    reasons.into_iter().map(|(reason, places)| format!("{reason} ({})", places.join(", "))).collect()
+    texts.into_iter().map(|(text, places)| format!("{text} ({})", places.join(", "))).collect()
 }

@@ -123,6 +123,18 @@ impl Machine {
                     self.put(program, registers, channel, packet, call.base + body.values.len());
                     return Ok(());
                 }
+                if let Op::Tap { packet, skip, metadata, channel } = &inst.op {
+                    let frame = &registers[call.base..];
+                    let get = |value: &Value| frame[value.0 as usize];
+                    let copy = self.copy_of(get(packet) as usize);
+                    self.packets[copy].pull(get(skip)).ok_or_else(|| RunError::BeyondEnd { ppf: ppf() })?;
+                    for (field, value) in metadata {
+                        self.packets[copy].metadata[field.0 as usize] = get(value);
+                    }
+                    // It leads out of the program.
+                    self.put(program, registers, *channel, copy as u128, 0);
+                    continue;
+                }
                 if let (Some(meter), Op::Pass { channel }) = (&mut self.meter, &inst.op)
                     && let Target::Ppf(next) = program.channels[channel.0 as usize].target
                 {
@@ -212,12 +224,7 @@ impl Machine {
                 }
                 get(*p)
             }
-            Op::Copy { packet: p } => {
-                let (original, copy) = (packet(*p), self.new_packet());
-                let (before, after) = self.packets.split_at_mut(copy);
-                after[0].copy_from(&before[original]);
-                copy as u128
-            }
+            Op::Copy { packet: p } => self.copy_of(packet(*p)) as u128,
             Op::LoadAt { packet: p, offset, bits } => {
                 self.packets[packet(*p)].load_at(get(*offset), *bits).ok_or(Fault::BeyondEnd)?
             }
@@ -248,7 +255,8 @@ impl Machine {
                 self.count_channel(*channel);
                 return Ok(());
             }
-            Op::Put { .. } => return Ok(()), // done by the caller, which knows the call
+            // Done by the caller, which knows the call.
+            Op::Put { .. } | Op::Tap { .. } => return Ok(()),
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
                 if let Some(meter) = &mut self.meter {

@@ -363,6 +363,14 @@ impl Machine {
         self.packets_used - 1
     }
 
+    /// A copy of a packet.
+    fn copy_of(&mut self, original: usize) -> usize {
+        let copy = self.new_packet();
+        let (before, after) = self.packets.split_at_mut(copy);
+        after[0].copy_from(&before[original]);
+        copy
+    }
+
     fn output(&mut self, end: End, id: usize) {
         let packet = &self.packets[id];
         self.outputs.push(Output { end, packet: packet.data().to_vec(), metadata: packet.metadata.clone() });

@@ -59,13 +59,14 @@ pub(super) fn declare(program: &hir::Program, lowered: &mut Program) {
     lowered.metadata.push(MetaField { name: name.into(), type_name: "u32".into(), width: 32, offset });
     lowered.metadata_size = offset + storage_size(32);
     for (channel, groups) in fanned_out(program) {
-        let Channel { name, protocol, target, .. } = program.channels[channel.0 as usize].clone();
+        let Channel { name, protocol, target, batch, .. } = program.channels[channel.0 as usize].clone();
         let groups_name = &program.tables[groups.0 as usize].name;
         let on = ChannelId(lowered.channels.len() as u32 + 1);
         let into = format!("{name} in {groups_name}");
-        lowered.channels.push(Channel { name: into, from: None, protocol, target: Target::Group(groups, on) });
+        let waits = Target::Group(groups, on);
+        lowered.channels.push(Channel { name: into, from: None, protocol, target: waits, batch: None });
         let from = Some(Source::Group(groups));
-        lowered.channels.push(Channel { name: format!("{groups_name} -> {name}"), from, protocol, target });
+        lowered.channels.push(Channel { name: format!("{groups_name} -> {name}"), from, protocol, target, batch });
     }
 }
 

@@ -48,13 +48,14 @@ pub(super) fn declare(program: &hir::Program, lowered: &mut Program) {
         lowered.metadata_size = offset + size;
     }
     for (channel, queue) in paced(program) {
-        let Channel { name, protocol, target, .. } = program.channels[channel.0 as usize].clone();
+        let Channel { name, protocol, target, batch, .. } = program.channels[channel.0 as usize].clone();
         let queue_name = &program.queues[queue.0 as usize].name;
         let on = ChannelId(lowered.channels.len() as u32 + 1);
         let into = format!("{name} in {queue_name}");
-        lowered.channels.push(Channel { name: into, from: None, protocol, target: Target::Queue(queue, on) });
+        let waits = Target::Queue(queue, on);
+        lowered.channels.push(Channel { name: into, from: None, protocol, target: waits, batch: None });
         let from = Some(Source::Queue(queue));
-        lowered.channels.push(Channel { name: format!("{queue_name} -> {name}"), from, protocol, target });
+        lowered.channels.push(Channel { name: format!("{queue_name} -> {name}"), from, protocol, target, batch });
     }
 }
 

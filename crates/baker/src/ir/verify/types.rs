@@ -178,6 +178,18 @@ impl<'a> Checker<'a> {
                 }
                 Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
             },
+            Op::Tap { metadata, channel, .. } => {
+                match self.program.channels.get(channel.0 as usize).map(|channel| channel.target) {
+                    None => self.error(format!("there is no channel {}", channel.0)),
+                    Some(Target::Ppf(_)) => self.error("a tap of a channel that leads to a PPF".into()),
+                    Some(_) => {}
+                }
+                for (field, value) in metadata {
+                    if let Some(width) = self.meta(*field) {
+                        self.expect(*value, Ty::Int(width));
+                    }
+                }
+            }
             Op::Pass { channel } => {
                 if channel.0 as usize >= self.program.channels.len() {
                     self.error(format!("there is no channel {}", channel.0));

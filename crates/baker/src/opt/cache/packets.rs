@@ -181,6 +181,14 @@ impl Rewriter<'_> {
                     return true;
                 }
             }
+            Op::Tap { packet, .. } => {
+                if let Some((family, delta)) = self.cached(packet)
+                    && let Ok(delta) = u32::try_from(delta)
+                {
+                    self.tap(inst, family, delta);
+                    return true;
+                }
+            }
             Op::Drop { packet, reason } => {
                 if let Some((family, _)) = self.cached(packet) {
                     self.forget(packet, family);
@@ -458,13 +466,20 @@ impl Rewriter<'_> {
 
     /// Brings a packet's memory up to date, as far as it is looked at; gives its handle.
     fn write_back(&mut self, handle: Value, family: Family, delta: i32, seen: u128) -> Value {
-        let dirty = self.dirty.get(&family).copied().unwrap_or_default();
-        let window = self.state.windows[&family].clone();
         let mut packet = self.get(VarKey::Packet(family));
         let ty = self.source.body.ty(handle);
         if delta != 0 || self.b.ty(packet) != ty {
             packet = self.b.push(ty, Op::Move { packet, by: delta });
         }
+        self.store_changes(family, packet, delta, seen);
+        self.forget(handle, family);
+        packet
+    }
+
+    /// Stores what registers have changed of a packet, which has its head `delta` bytes behind the family's.
+    fn store_changes(&mut self, family: Family, packet: Value, delta: i32, seen: u128) {
+        let dirty = self.dirty.get(&family).copied().unwrap_or_default();
+        let window = self.state.windows[&family].clone();
         self.store_dirty(family, &window, dirty.bytes, packet, delta);
         for field in self.held_metadata() {
             if (dirty.metadata & seen) >> field.0 & 1 == 1 {
@@ -472,8 +487,20 @@ impl Rewriter<'_> {
                 self.b.effect(Op::MetaStore { packet, field, value });
             }
         }
-        self.forget(handle, family);
-        packet
+    }
+
+    /// A tap of a handle `delta` bytes behind the packet's head, which stays where it is, as do the registers.
+    fn tap(&mut self, inst: &Inst, family: Family, delta: u32) {
+        let Op::Tap { skip, ref metadata, channel, .. } = inst.op else { unreachable!("a tap") };
+        let packet = self.get(VarKey::Packet(family));
+        self.store_changes(family, packet, 0, u128::MAX);
+        let mut skip = self.value(skip);
+        if delta != 0 {
+            let delta = self.b.constant(32, delta.into());
+            skip = self.b.binary(BinOp::Add, skip, delta);
+        }
+        let metadata = metadata.iter().map(|(field, value)| (*field, self.value(*value))).collect();
+        self.b.effect(Op::Tap { packet, skip, metadata, channel });
     }
 
     fn forget(&mut self, handle: Value, family: Family) {

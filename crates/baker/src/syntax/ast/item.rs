@@ -49,8 +49,10 @@ nodes! {
     Program,
     /// `MODULE NAME, …;` or `MODULE(argument, …) NAME, …;` in the program.
     Instances,
-    /// `end -> end;`
+    /// `end -> end;`, or with a clause behind it.
     Wire,
+    /// `batch packets within time` of a wire to a controller.
+    BatchClause,
     /// `NAME`, `NAME.NAME` or `controller NAME` at one end of a wire.
     WireEnd,
     /// The name of a type.
@@ -445,6 +447,23 @@ impl Wire {
     /// Where packets go.
     pub fn to(&self) -> Option<WireEnd> {
         child_after(&self.syntax, SyntaxKind::Arrow)
+    }
+
+    /// How many packets the controller is woken for at a time, if it says so.
+    pub fn batch(&self) -> Option<BatchClause> {
+        child(&self.syntax)
+    }
+}
+
+impl BatchClause {
+    /// For how many packets.
+    pub fn packets(&self) -> Option<Expr> {
+        child_before(&self.syntax, SyntaxKind::WithinKw)
+    }
+
+    /// How long the first one waits for the others at most.
+    pub fn within(&self) -> Option<Expr> {
+        child_after(&self.syntax, SyntaxKind::WithinKw)
     }
 }
 

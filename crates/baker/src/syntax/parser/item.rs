@@ -415,8 +415,8 @@ impl Parser<'_> {
                 return p.instances();
             }
             p.start(Wire);
-            if p.wire_end() && p.expect(Arrow, "after the end that packets come from") {
-                p.wire_end();
+            if p.wire_end() && p.expect(Arrow, "after the end that packets come from") && p.wire_end() {
+                p.batch();
             }
             let hint = p.at(Arrow).then_some("write one wire for each pair of ends");
             p.semicolon_or("after this wire", hint);
@@ -434,6 +434,20 @@ impl Parser<'_> {
         }
         self.name_list("the name of an instance");
         self.semicolon("after these instances");
+        self.finish();
+    }
+
+    /// `('batch' expr 'within' expr)?`
+    fn batch(&mut self) {
+        if !self.at_keyword(BatchKw) {
+            return;
+        }
+        self.start(BatchClause);
+        self.bump_as(BatchKw);
+        self.expr();
+        if self.expect_keyword(WithinKw, "and how long a packet waits at most for others") {
+            self.expr();
+        }
         self.finish();
     }
 

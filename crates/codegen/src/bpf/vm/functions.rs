@@ -1,6 +1,6 @@
 //! The kernel's functions, as far as programs of Millrace and of the benches call them.
 
-use super::{MAPS, Machine, Map, PACKET, ROOM, SHIFT};
+use super::{MAPS, Machine, Map, PACKET, RECORD, ROOM, Region, SHIFT};
 
 impl Machine {
     /// A function of the kernel.
@@ -9,11 +9,15 @@ impl Machine {
         Ok(match number {
             1 => {
                 let index = (a >> SHIFT) as usize;
-                let Some(Map::Table { key, .. }) = index.checked_sub(MAPS).and_then(|map| self.maps.get(map)) else {
-                    return Err(format!("a look-up in {a:#x}"));
-                };
-                let key = self.bytes(b, *key)?.to_vec();
-                self.addresses[index - MAPS].get(&key).copied().unwrap_or(0)
+                match index.checked_sub(MAPS).and_then(|map| self.maps.get(map)) {
+                    Some(Map::Table { key, .. }) => {
+                        let key = self.bytes(b, *key)?.to_vec();
+                        self.addresses[index - MAPS].get(&key).copied().unwrap_or(0)
+                    }
+                    // The queue has four bytes, and its ring is the map itself.
+                    Some(Map::Rings) => self.load(b, 4).map(|_| a)?,
+                    _ => return Err(format!("a look-up in {a:#x}")),
+                }
             }
             5 => self.now,
             8 => 0,
@@ -54,6 +58,32 @@ impl Machine {
                 0
             }
             51 => 4,
+            131 => {
+                let map = (a >> SHIFT) as usize;
+                if !matches!(map.checked_sub(MAPS).and_then(|map| self.maps.get(map)), Some(Map::Rings)) {
+                    return Err(format!("a record of {a:#x}"));
+                }
+                if self.reserved {
+                    return Err("a second record before the first is submitted".into());
+                }
+                if self.records.len() >= self.ring_room {
+                    return Ok(0);
+                }
+                self.reserved = true;
+                self.regions[RECORD] = Region::Own(vec![0; b as usize]);
+                (RECORD as u64 + 1) << SHIFT
+            }
+            132 => {
+                if !std::mem::take(&mut self.reserved) || a != (RECORD as u64 + 1) << SHIFT {
+                    return Err(format!("a record at {a:#x} submitted, which is not reserved"));
+                }
+                self.wakes += u64::from(b == 2);
+                let record = std::mem::replace(&mut self.regions[RECORD], Region::Own(Vec::new()));
+                if let Region::Own(record) = record {
+                    self.records.push(record);
+                }
+                0
+            }
             188 => (self.end - self.data) as u64,
             189 | 190 => {
                 let at = self.data + (b & u64::from(u32::MAX)) as usize;

@@ -8,20 +8,25 @@
 //! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
 //! rest (the MTU may shrink at any time).
 //!
+//! Where a batch has several packets of a flow of UDP, they go to the kernel as one: see [`gso`].
+//!
 //! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is
 //! back. An interface that comes up again is used again; for one that is made again under its name each worker opens a
 //! new socket.
 
+mod gso;
 mod share;
 mod socket;
 
 use std::io;
 use std::mem::size_of;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use gso::{Joiner, Outcome, WINDOW};
 use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
 use socket::{RING_BYTES, Socket};
@@ -29,8 +34,9 @@ use socket::{RING_BYTES, Socket};
 use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
+use super::spec::Gso;
 use crate::counters::PortCounters;
-use crate::packets::{RxBatch, TxBatch};
+use crate::packets::{Bytes, RxBatch, TxBatch};
 use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
@@ -51,6 +57,10 @@ pub struct AfPacket {
     tx_next: usize,
     /// The device took less than the ring holds: send again.
     unsent: bool,
+    /// Where it sends super-packets.
+    joiner: Option<Joiner>,
+    /// Whether it is to.
+    gso: Gso,
     /// The sockets of all workers, and which this one is.
     share: (Arc<Share>, usize),
     lock: Arc<InterfaceLock>,
@@ -63,14 +73,23 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker.
-    pub fn open(lock: &Arc<InterfaceLock>, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+    /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker; and a line about its
+    /// super-packets.
+    pub fn open(
+        lock: &Arc<InterfaceLock>,
+        workers: usize,
+        max_packet: usize,
+        gso: Gso,
+    ) -> Result<(Vec<Self>, Option<String>), PortError> {
         let interface = lock.interface();
         // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
         let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
         let share = Arc::new(Share::new(workers));
+        let mut about = None;
         let open = |worker| {
             let Socket { fd, rings, device } = join(interface, slot_size, &share, worker)?;
+            let joiner;
+            (joiner, about) = gso::open(&fd, interface, device.index, gso);
             Ok(AfPacket {
                 interface: interface.to_owned(),
                 device,
@@ -81,6 +100,8 @@ impl AfPacket {
                 rx_next: 0,
                 tx_next: 0,
                 unsent: false,
+                joiner,
+                gso,
                 unfinished: 0,
                 share: (share.clone(), worker),
                 lock: lock.clone(),
@@ -88,7 +109,8 @@ impl AfPacket {
                 error: None,
             })
         };
-        (0..workers).map(open).collect()
+        let queues = (0..workers).map(open).collect::<Result<_, _>>()?;
+        Ok((queues, about))
     }
 
     /// First byte of a slot: the receive ring comes first in the mapping, then the transmit ring.
@@ -108,6 +130,11 @@ impl AfPacket {
 
     /// Lets the kernel send what is in the ring; whether the interface takes packets at all.
     fn kick(&mut self) -> bool {
+        if self.joiner.as_mut().is_some_and(Joiner::owes) {
+            // Nothing overtakes what was sent before it.
+            self.unsent = true;
+            return true;
+        }
         let result = sys::kick(&self.socket);
         self.unsent = false;
         match result.as_ref().map_err(io::Error::raw_os_error) {
@@ -142,6 +169,87 @@ impl AfPacket {
             self.tx_next = last;
         }
         taken
+    }
+
+    /// Sends packets by the ring.
+    fn send_by_ring<'b>(&mut self, packets: impl Iterator<Item = Bytes<'b>>, sent: &mut Sent) {
+        let mut taken = Sent::default();
+        let (fits, mut kicked) = (self.fits(), false);
+        for packet in packets.filter(|packet| fits(*packet)) {
+            if !self.put(packet) {
+                if !kicked {
+                    self.kick();
+                    kicked = true;
+                }
+                if !self.put(packet) {
+                    continue;
+                }
+            }
+            taken.packets += 1;
+            taken.bytes += packet.len() as u64;
+        }
+        if taken.packets > 0 && !self.kick() {
+            // What was there before this batch was counted as sent; it is lost as on a line that is pulled out.
+            let back = self.take_back();
+            taken.packets = taken.packets.saturating_sub(back.packets);
+            taken.bytes = taken.bytes.saturating_sub(back.bytes);
+        }
+        sent.packets += taken.packets;
+        sent.bytes += taken.bytes;
+    }
+
+    /// Whether packets fit a slot, and what the device can send.
+    fn fits(&self) -> impl Fn(Bytes<'_>) -> bool + Copy + use<> {
+        let (room, device) = (self.slot_size - TX_DATA, self.device);
+        move |packet| packet.len() <= room && device.can_send(packet.head, packet.len())
+    }
+
+    /// Puts a packet that fits into the ring; whether there is room.
+    fn put(&mut self, packet: Bytes<'_>) -> bool {
+        let slot = self.tx_slot();
+        if status(slot).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
+            return false;
+        }
+        // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.
+        unsafe {
+            (*slot).tp_len = packet.len() as u32;
+            let data = slot.cast::<u8>().add(TX_DATA);
+            data.copy_from_nonoverlapping(packet.head.as_ptr(), packet.head.len());
+            data.add(packet.head.len()).copy_from_nonoverlapping(packet.rest.as_ptr(), packet.rest.len());
+        }
+        status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        self.tx_next = (self.tx_next + 1) % self.slots;
+        true
+    }
+
+    /// Sends these packets of a batch with others of their flows in one, where there are such and the ring has nothing
+    /// that comes first; whether it did.
+    fn send_joined(&mut self, batch: &TxBatch<'_>, packets: Range<usize>, sent: &mut Sent) -> bool {
+        let (fits, start) = (self.fits(), packets.start);
+        let Some(joiner) = &mut self.joiner else { return false };
+        if !joiner.plan(batch, start, packets.len(), fits) {
+            return false;
+        }
+        if self.unsent {
+            self.kick();
+        }
+        let unsent = self.unsent;
+        let Some(mut joiner) = self.joiner.take_if(|_| !unsent) else { return false };
+        if joiner.send(batch, start, sent) == Outcome::Full {
+            for packet in joiner.rest().map(|number| batch.packet(start + number)) {
+                if self.put(packet) {
+                    sent.packets += 1;
+                    sent.bytes += packet.len() as u64;
+                }
+            }
+            // They wait until the kernel has sent what is before them.
+            self.unsent = true;
+        }
+        if let Some(error) = joiner.error.take() {
+            self.note(&error);
+        }
+        self.joiner = Some(joiner);
+        true
     }
 
     #[cold]
@@ -180,6 +288,7 @@ impl AfPacket {
         sys::put_in_place(&fd, &self.socket)
             .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
         (self.rings, self.device) = (rings, device);
+        (self.joiner, _) = gso::open(&self.socket, &self.interface, device.index, self.gso);
         (self.rx_next, self.tx_next, self.unsent) = (0, 0, false);
         Ok(())
     }
@@ -239,37 +348,11 @@ impl Queue for AfPacket {
 
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
-        let mut kicked = false;
-        for packet in batch.packets() {
-            if packet.len() > self.slot_size - TX_DATA || !self.device.can_send(packet.head, packet.len()) {
-                continue;
+        for start in (0..batch.len()).step_by(WINDOW) {
+            let packets = start..batch.len().min(start + WINDOW);
+            if !self.send_joined(batch, packets.clone(), &mut sent) {
+                self.send_by_ring(packets.map(|index| batch.packet(index)), &mut sent);
             }
-            let slot = self.tx_slot();
-            let check_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
-            if !check_free() && !kicked {
-                self.kick();
-                kicked = true;
-            }
-            if !check_free() {
-                continue;
-            }
-            // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.
-            unsafe {
-                (*slot).tp_len = packet.len() as u32;
-                let data = slot.cast::<u8>().add(TX_DATA);
-                data.copy_from_nonoverlapping(packet.head.as_ptr(), packet.head.len());
-                data.add(packet.head.len()).copy_from_nonoverlapping(packet.rest.as_ptr(), packet.rest.len());
-            }
-            status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
-            self.tx_next = (self.tx_next + 1) % self.slots;
-            sent.packets += 1;
-            sent.bytes += packet.len() as u64;
-        }
-        if sent.packets > 0 && !self.kick() {
-            // What was there before this batch was counted as sent; it is lost as on a line that is pulled out.
-            let back = self.take_back();
-            sent.packets = sent.packets.saturating_sub(back.packets);
-            sent.bytes = sent.bytes.saturating_sub(back.bytes);
         }
         sent
     }
@@ -285,6 +368,12 @@ impl Queue for AfPacket {
         counters.unfinished.fetch_add(std::mem::take(&mut self.unfinished), Ordering::Relaxed);
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
+        if let Some(joiner) = &mut self.joiner {
+            joiner.forget_error();
+            let [joined, packets] = std::mem::take(&mut joiner.sent);
+            counters.tx_super.fetch_add(joined, Ordering::Relaxed);
+            counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
+        }
         self.look();
         // Packets that the device had no room for are still in the ring.
         if self.unsent && !self.kick() {

@@ -58,10 +58,9 @@ impl Socket {
         set(libc::PACKET_IGNORE_OUTGOING, 1)
             .map_err(|e| error("PACKET_IGNORE_OUTGOING is not supported (Linux 4.20 or later is needed)", e))?;
         set(libc::PACKET_LOSS, 1).map_err(|e| error("PACKET_LOSS is not supported", e))?;
-        // Both only make it faster, so their refusal does not matter.
+        // It only makes it faster, so its refusal does not matter.
         let _ = set(libc::PACKET_QDISC_BYPASS, 1);
-        let _ = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
-            .or_else(|_| sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
+        enlarge_buffer(&fd);
         ring(libc::PACKET_RX_RING)?;
         ring(libc::PACKET_TX_RING)?;
         let rings = Mapping::of_fd(fd.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
@@ -73,4 +72,10 @@ impl Socket {
             .map_err(|e| error("cannot be bound to", e))?;
         Ok(Socket { fd, rings, device })
     }
+}
+
+/// Lets a socket have much under way, as far as the system allows.
+pub fn enlarge_buffer(fd: &OwnedFd) {
+    let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+        .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
 }

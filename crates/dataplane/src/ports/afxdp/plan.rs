@@ -1,5 +1,7 @@
 //! Which worker has which queues of an interface.
 
+use crate::xdp::worker_of;
+
 /// A socket to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -13,7 +15,7 @@ pub struct Member {
 /// sends through one queue, which several share where there are fewer queues than workers. The first socket of each
 /// queue is the one that may receive.
 pub fn plan(receive: u32, send: u32, workers: usize) -> Vec<Member> {
-    let receiver = |queue| Member { queue, worker: queue as usize % workers, receives: true, sends: false };
+    let receiver = |queue| Member { queue, worker: worker_of(queue, workers), receives: true, sends: false };
     let mut members: Vec<Member> = (0..receive).map(receiver).collect();
     for worker in 0..workers {
         let queue = worker as u32 % send;

@@ -21,6 +21,7 @@ pub enum MapType {
     ArrayOfMaps = 12,
     DevMap = 14,
     XskMap = 17,
+    RingBuf = 27,
 }
 
 /// The process can map it.
@@ -57,6 +58,18 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
         value_size,
         max_entries: entries,
         map_flags: flags,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// A ring of so many bytes: a power of two, and whole pages.
+pub fn ring_create(bytes: u32, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MapType::RingBuf as u32,
+        max_entries: bytes,
         map_name: name(named),
         ..MapCreate::default()
     };
@@ -101,19 +114,24 @@ pub fn set_remove<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()
 
 /// An array of one map like `inner`, which is in it from now on.
 pub fn map_of_maps(inner: &OwnedFd, named: &str) -> io::Result<OwnedFd> {
+    let outer = array_of_maps(inner, 1, named)?;
+    map_update(&outer, 0, number(inner) as u32)?;
+    Ok(outer)
+}
+
+/// An array of so many maps like this one, none of which is there yet.
+pub fn array_of_maps(like: &OwnedFd, entries: u32, named: &str) -> io::Result<OwnedFd> {
     let mut attributes = MapCreate {
         map_type: MapType::ArrayOfMaps as u32,
         key_size: 4,
         value_size: 4,
-        max_entries: 1,
-        inner_map_fd: inner.as_raw_fd() as u32,
+        max_entries: entries,
+        inner_map_fd: like.as_raw_fd() as u32,
         map_name: name(named),
         ..MapCreate::default()
     };
     // SAFETY: no pointers; the result is a new descriptor.
-    let outer = unsafe { owned(bpf(MAP_CREATE, &mut attributes)?) };
-    map_update(&outer, 0, number(inner) as u32)?;
-    Ok(outer)
+    unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
 }
 
 /// Sets an element of a map of 32-bit values.

@@ -1,10 +1,14 @@
 //! Handles: copies, encap and decap, and where packets end.
 
 use super::body::{Body, Handle};
+use super::world::Target;
 
 impl Body<'_> {
     /// A copy that is consumed at once, or in a block of its own.
     pub fn copy(&mut self) {
+        if self.world.style.is_kernel() {
+            return self.tap();
+        }
         if self.scope.handles.is_empty() || !self.may_copy() || self.module.is_none() {
             return self.statement_without_copy();
         }
@@ -29,6 +33,28 @@ impl Body<'_> {
             body.statements(count);
             body.finish(base, 1);
         });
+    }
+
+    /// A copy that leaves the kernel, while the packet stays.
+    fn tap(&mut self) {
+        let leads_out = |handle: &Handle| {
+            let channels = self.channels(Some(handle.protocol)).into_iter();
+            let mut channels = channels.filter(|channel| channel.target == Target::Controller);
+            channels.next().map(|channel| (handle.clone(), channel.name.clone()))
+        };
+        let found: Vec<(Handle, String)> = self.scope.handles.iter().filter_map(leads_out).collect();
+        if found.is_empty() || self.trips > 1 {
+            return self.statement_without_copy();
+        }
+        let (Handle { name: handle, protocol, .. }, channel) = self.n.pick(&found).clone();
+        if self.n.chance(50) {
+            return self.line(format!("channel_put({channel}, packet_copy({handle}));"));
+        }
+        // Nothing comes between the copy and its put that might change the packet.
+        let (value, copy) = (self.scalar(super::types::unsigned(8), 2), self.name("c"));
+        let ty = format!("{}_packet_t", self.world.protocols[protocol].name);
+        self.line(format!("{{ u8 own = {value}; {ty} *{copy} = packet_copy({handle});"));
+        self.line(format!("{copy}->metadata.tx.port = own; channel_put({channel}, {copy}); }}"));
     }
 
     fn statement_without_copy(&mut self) {

@@ -1,0 +1,219 @@
+//! A viewer that knows nothing of the proxy's code but the framing: what it gets is compared with what was sent.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use lab::Namespace;
+use nix::sys::socket::{setsockopt, sockopt};
+use wire::rtsp::framing::{Framer, Item};
+use wire::rtsp::message::{Request, Response};
+use wire::rtsp::rtp_info;
+use wire::rtsp::transport;
+
+use crate::network::PATIENCE;
+use crate::server::Sent;
+
+/// Bytes that may wait in a socket.
+const ROOM: usize = 8 << 20;
+
+/// A connection, and the sockets of its tracks.
+pub struct Viewer {
+    stream: TcpStream,
+    framer: Framer,
+    cseq: u32,
+    pub session: String,
+    pub url: String,
+    tracks: Vec<Track>,
+    /// Interleaved packets that have come.
+    data: Vec<(u8, Vec<u8>)>,
+}
+
+struct Track {
+    sockets: Option<(UdpSocket, UdpSocket)>,
+    channel: u8,
+    ssrc: u32,
+    /// Where the answer to PLAY says that it begins.
+    begin: Option<(u16, u32)>,
+}
+
+impl Viewer {
+    /// Connects to the proxy.
+    pub fn connect(host: &Namespace, proxy: &str, path: &str) -> Viewer {
+        let proxy: SocketAddr = proxy.parse().unwrap();
+        let stream = host.enter(|| TcpStream::connect(proxy)).unwrap().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let url = format!("rtsp://{proxy}/{path}");
+        let (framer, session, tracks, data) = (Framer::default(), String::new(), Vec::new(), Vec::new());
+        Viewer { stream, framer, cseq: 0, session, url, tracks, data }
+    }
+
+    pub fn ask(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
+        let mut request = Request::new(method, url);
+        self.cseq += 1;
+        request.headers.push("CSeq", self.cseq.to_string());
+        if !self.session.is_empty() {
+            request.headers.push("Session", self.session.clone());
+        }
+        headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        self.stream.write_all(&request.to_bytes()).unwrap();
+        loop {
+            match self.item() {
+                Some(Item::Response(response)) => {
+                    assert_eq!(response.cseq(), Some(self.cseq));
+                    return response;
+                }
+                Some(Item::Data { channel, packet }) => self.data.push((channel, packet)),
+                other => panic!("{method}: {other:?}"),
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn good(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
+        let response = self.ask(method, url, headers);
+        assert_eq!(response.status, 200, "{method} {url}: {response:?}");
+        response
+    }
+
+    /// The next item; none where the connection has ended.
+    fn item(&mut self) -> Option<Item> {
+        let mut buffer = [0; 8192];
+        loop {
+            if let Some(item) = self.framer.next_item().unwrap() {
+                return Some(item);
+            }
+            match self.stream.read(&mut buffer).unwrap() {
+                0 => return None,
+                count => self.framer.push(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Whether the connection is ended by the other side.
+    pub fn is_closed(&mut self) -> bool {
+        loop {
+            match self.item() {
+                None => return true,
+                Some(Item::Data { .. }) => {}
+                Some(_) => return false,
+            }
+        }
+    }
+
+    /// Sets up a track over UDP, with sockets on this host.
+    pub fn set_up(&mut self, host: &Namespace, own: IpAddr, track: usize) {
+        let pair = || {
+            let media = UdpSocket::bind((own, 0)).ok()?;
+            let port = media.local_addr().ok()?.port();
+            let reports = UdpSocket::bind((own, port.checked_add(1)?)).ok()?;
+            (port % 2 == 0).then_some((media, reports))
+        };
+        let (media, reports) = host.enter(|| (0..1000).find_map(|_| pair())).unwrap().unwrap();
+        // On a busy machine the viewer has its turn seldom. Without the right to, the usual room must do.
+        let _ = setsockopt(&media, sockopt::RcvBufForce, &ROOM);
+        let port = media.local_addr().unwrap().port();
+        let header = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
+        let ssrc = self.set_up_with(track, &header).ssrc.unwrap();
+        self.tracks.push(Track { sockets: Some((media, reports)), channel: 0, ssrc, begin: None });
+    }
+
+    /// Sets up a track on the connection.
+    pub fn set_up_interleaved(&mut self, track: usize) {
+        let channel = 2 * track as u8;
+        let said = self.set_up_with(track, &format!("RTP/AVP/TCP;unicast;interleaved={channel}-{}", channel + 1));
+        assert_eq!(said.interleaved, Some((channel, channel + 1)));
+        self.tracks.push(Track { sockets: None, channel, ssrc: said.ssrc.unwrap(), begin: None });
+    }
+
+    fn set_up_with(&mut self, track: usize, header: &str) -> transport::Transport {
+        let url = format!("{}/trackID={track}", self.url);
+        let answer = self.good("SETUP", &url, &[("Transport", header)]);
+        self.session = answer.headers.get("session").unwrap().split(';').next().unwrap().to_owned();
+        transport::parse(answer.headers.get("transport").unwrap()).remove(0)
+    }
+
+    pub fn play(&mut self) {
+        let answer = self.good("PLAY", &self.url.clone(), &[("Range", "npt=0.000-")]);
+        for (at, info) in answer.headers.get("rtp-info").map(rtp_info::parse).unwrap_or_default().iter().enumerate() {
+            assert_eq!(info.url, format!("{}/trackID={at}", self.url));
+            self.tracks[at].begin = Some((info.seq.unwrap(), info.rtptime.unwrap()));
+        }
+    }
+
+    /// Receives so many packets of a track: sequence numbers, timestamps, payloads as they came.
+    pub fn receive(&mut self, track: usize, count: usize) -> Vec<(u16, u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        let start = Instant::now();
+        while found.len() < count {
+            assert!(start.elapsed() < PATIENCE, "{} of {count} packets", found.len());
+            let own = &self.tracks[track];
+            let (channel, ssrc) = (own.channel, own.ssrc);
+            let packet = match &own.sockets {
+                Some((media, _)) => {
+                    media.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                    let mut buffer = [0; 2048];
+                    let Ok(length) = media.recv(&mut buffer) else { continue };
+                    buffer[..length].to_vec()
+                }
+                None => match self.data.iter().position(|(own, _)| *own == channel) {
+                    Some(at) => self.data.remove(at).1,
+                    None => match self.item() {
+                        Some(Item::Data { channel, packet }) => {
+                            self.data.push((channel, packet));
+                            continue;
+                        }
+                        other => panic!("{other:?}"),
+                    },
+                },
+            };
+            assert_eq!(packet[..2], [0x80, 33]);
+            assert_eq!(packet[8..12], ssrc.to_be_bytes(), "the source that SETUP named");
+            let sequence = u16::from_be_bytes([packet[2], packet[3]]);
+            let timestamp = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
+            found.push((sequence, timestamp, packet[12..].to_vec()));
+        }
+        found
+    }
+
+    /// A report of the sender, as it came.
+    pub fn report(&mut self, track: usize) -> Vec<u8> {
+        let (_, reports) = self.tracks[track].sockets.as_ref().unwrap();
+        reports.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut buffer = [0; 2048];
+        let length = reports.recv(&mut buffer).unwrap();
+        buffer[..length].to_vec()
+    }
+
+    /// Sends a receiver's report about a track.
+    pub fn send_report(&self, track: usize, proxy: SocketAddr, bytes: &[u8]) {
+        self.tracks[track].sockets.as_ref().unwrap().1.send_to(bytes, proxy).unwrap();
+    }
+
+    pub fn ssrc(&self, track: usize) -> u32 {
+        self.tracks[track].ssrc
+    }
+
+    pub fn begin(&self, track: usize) -> Option<(u16, u32)> {
+        self.tracks[track].begin
+    }
+}
+
+/// Every packet is one that was sent, with numbers that differ from those there by the same in each; how many are
+/// missing between them.
+#[track_caller]
+pub fn compare(received: &[(u16, u32, Vec<u8>)], sent: &Sent) -> usize {
+    let by_payload: std::collections::HashMap<&[u8], (u16, u32)> =
+        sent.iter().map(|(sequence, (timestamp, payload))| (&payload[..], (*sequence, *timestamp))).collect();
+    let offsets = |(sequence, timestamp, payload): &(u16, u32, Vec<u8>)| {
+        let (own, time) = by_payload.get(&payload[..]).expect("a payload that was sent, byte by byte");
+        (sequence.wrapping_sub(*own), timestamp.wrapping_sub(*time))
+    };
+    let first = offsets(&received[0]);
+    assert!(received.iter().all(|packet| offsets(packet) == first));
+    // By how far they are from the first that was received, which may be one that others have overtaken.
+    let place = |packet: &(u16, u32, Vec<u8>)| packet.0.wrapping_sub(received[0].0).wrapping_add(1000);
+    let mut places: Vec<u16> = received.iter().map(place).collect();
+    places.sort_unstable();
+    places.windows(2).map(|two| usize::from(two[1] - two[0]) - 1).sum()
+}

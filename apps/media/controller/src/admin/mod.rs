@@ -1,0 +1,4 @@
+//! What operators can ask.
+
+pub mod metrics;
+pub mod queries;

@@ -1,0 +1,48 @@
+//! The queries.
+
+use control::application::{Answer, Offer, QueryError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+use crate::admin::metrics::families;
+use crate::proxy::Proxy;
+use crate::proxy::world::World;
+
+/// The proxy's queries.
+pub const OFFERS: &[Offer] = &[
+    Offer { name: "metrics", about: "what was counted", changes: false },
+    Offer { name: "sessions", about: "sessions of clients", changes: false },
+    Offer { name: "streams", about: "presentations that come from origins, and how", changes: false },
+    Offer { name: "origins", about: "origins, and what they failed at", changes: false },
+    Offer { name: "kill", about: "ends the session of number `id`", changes: true },
+];
+
+/// Which session is to be ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    /// Its number.
+    pub id: u64,
+}
+
+fn shown(value: &impl Serialize) -> Answer {
+    serde_json::to_value(value).map_err(|error| QueryError::Bad(error.to_string()))
+}
+
+/// Answers a query.
+pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer {
+    match name {
+        "metrics" => shown(&families(proxy)),
+        "sessions" => shown(&proxy.session_states()),
+        "streams" => shown(&proxy.stream_states()),
+        "origins" => shown(&proxy.origin_states()),
+        "kill" => {
+            let Kill { id } = Kill::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
+            match proxy.kill(id) {
+                true => Ok(json!({ "killed": id })),
+                false => Err(QueryError::NotFound(format!("there is no session {id}"))),
+            }
+        }
+        _ => Err(QueryError::Unknown(format!("no query {name:?}"))),
+    }
+}

@@ -1,0 +1,156 @@
+//! `millrace media`: what a running proxy does.
+
+use cli::Command;
+use cli::failure::Failure;
+use cli::linked::Subcommand;
+use cli::output::print;
+use cli::remote::{Remote, print_json};
+use cli::report::{grouped, table};
+use cli::say;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::admin::queries::Kill;
+use crate::proxy::state::{OriginState, SessionState, StreamState, TrackShown, ViewerState};
+
+/// All of them.
+pub const COMMANDS: &[Command] = &[Command::of::<Args>()];
+
+/// What to show or do.
+#[derive(clap::Args)]
+struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Sessions of clients
+    Sessions(Plain),
+    /// Presentations that come from origins, and how
+    Streams(Plain),
+    /// Origins, and what they failed at
+    Origins(Plain),
+    /// End a session
+    Kill(One),
+}
+
+#[derive(clap::Args)]
+struct Plain {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(clap::Args)]
+struct One {
+    /// The session's number, as `sessions` shows it
+    #[arg(value_name = "ID")]
+    id: u64,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Subcommand for Args {
+    const NAME: &'static str = "media";
+    const ABOUT: &'static str = "Show what a running media proxy does, end sessions";
+
+    fn run(&self) -> Result<(), Failure> {
+        match &self.action {
+            Action::Sessions(own) => sessions(&own.remote),
+            Action::Streams(own) => streams(&own.remote),
+            Action::Origins(own) => origins(&own.remote),
+            Action::Kill(own) => {
+                let killed: Json = own.remote.query("media", "kill", &Kill { id: own.id })?;
+                match own.remote.json {
+                    true => print_json(&killed),
+                    false => say!("session {} has ended", own.id),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn time(ms: u64) -> String {
+    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+}
+
+fn shown(value: Option<f64>, unit: &str) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.1}{unit}"))
+}
+
+/// Asks a query and shows its answer: each item as some rows.
+fn list<T: DeserializeOwned + Serialize>(
+    remote: &Remote,
+    query: &str,
+    header: &[&str],
+    rows: impl Fn(&T) -> Vec<Vec<String>>,
+) -> Result<(), Failure> {
+    let all: Vec<T> = remote.query("media", query, &Json::Null)?;
+    if remote.json {
+        print_json(&all);
+        return Ok(());
+    }
+    let mut out = String::new();
+    table(&mut out, header, all.iter().flat_map(rows).collect());
+    print(format_args!("{out}"));
+    Ok(())
+}
+
+fn sessions(remote: &Remote) -> Result<(), Failure> {
+    let header = ["id", "client", "state", "age", "track", "to", "loss", "jitter", "round trip", "origin"];
+    list(remote, "sessions", &header, |own: &SessionState| {
+        let row = |track: &ViewerState| {
+            vec![
+                own.id.to_string(),
+                own.client.clone(),
+                if own.playing { "plays" } else { "ready" }.to_owned(),
+                time(own.age_ms),
+                track.kind.clone(),
+                track.to.clone(),
+                shown(track.loss_percent, " %"),
+                shown(track.jitter_ms, " ms"),
+                shown(track.round_trip_ms, " ms"),
+                own.origin.clone(),
+            ]
+        };
+        own.tracks.iter().map(row).collect()
+    })
+}
+
+fn streams(remote: &Remote) -> Result<(), Failure> {
+    let header =
+        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "lost", "late", "duplicate", "jitter"];
+    list(remote, "streams", &header, |own: &StreamState| {
+        let row = |track: &TrackShown| {
+            vec![
+                own.url.clone(),
+                if own.live { "live" } else { "alone" }.to_owned(),
+                own.sessions.to_string(),
+                track.kind.clone(),
+                track.from.clone(),
+                grouped(track.packets),
+                grouped(track.bytes),
+                track.lost.to_string(),
+                track.late.to_string(),
+                track.duplicate.to_string(),
+                shown(track.jitter_ms, " ms"),
+            ]
+        };
+        own.tracks.iter().map(row).collect()
+    })
+}
+
+fn origins(remote: &Remote) -> Result<(), Failure> {
+    list(remote, "origins", &["origin", "streams", "sessions", "asked", "failed", "last error"], |own: &OriginState| {
+        vec![vec![
+            own.origin.clone(),
+            own.streams.to_string(),
+            own.sessions.to_string(),
+            grouped(own.asked),
+            grouped(own.failed),
+            own.last_error.clone(),
+        ]]
+    })
+}

@@ -1,0 +1,31 @@
+//! The controller of `apps/media`: RTSP with clients and origins, and what becomes of their streams.
+//!
+//! | part | what |
+//! |---|---|
+//! | `settings` | the configuration, and how it is read |
+//! | `tables` | flow entries and counts as the program's tables have them |
+//! | [`proxy`] | the state machine: events in, effects out, without sockets |
+//! | `sockets` | connections and datagrams: the effects carried out |
+//! | `admin` | queries and metrics |
+//! | `run` | the proxy on a running instance |
+//! | `application`, `commands` | what the proxy is to Millrace: controller and settings, subcommands |
+//!
+//! Imports run one way, from the bottom of this table to its top. Messages, descriptions and reports lie in the crate
+//! `wire`.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+mod application;
+mod commands;
+pub mod proxy;
+mod run;
+pub mod settings;
+mod sockets;
+pub mod tables;
+
+use cli::Linked;
+
+pub use self::application::{Media, MediaApplication};
+
+/// How a binary is linked with it.
+pub const LINKED: Linked = Linked { application: &MediaApplication, commands: commands::COMMANDS, scene: None };

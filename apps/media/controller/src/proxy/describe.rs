@@ -1,0 +1,60 @@
+//! DESCRIBE: the description of a presentation, with the proxy's own addresses and URLs.
+
+use wire::rtsp::message::{Request, Response};
+use wire::sdp::Written;
+
+use super::target::{Target, track_url};
+use super::world::World;
+use super::{ClientId, Proxy, UpstreamId};
+
+impl<W: World> Proxy<W> {
+    pub(super) fn describe(&mut self, id: ClientId, request: Request) {
+        let Some(target) = self.target_of(id, &request) else { return };
+        let accepts = |value: &str| {
+            let kind = value.split(';').next().unwrap_or("").trim();
+            ["application/sdp", "application/*", "*/*"].iter().any(|own| kind.eq_ignore_ascii_case(own))
+        };
+        if request.headers.get("accept").is_some() && !request.headers.list("accept").any(accepts) {
+            return self.refuse(id, &request, 406);
+        }
+        let upstream = match self.upstream_for(&target) {
+            Ok(upstream) => upstream,
+            Err(status) => return self.refuse(id, &request, status),
+        };
+        let Some(own) = self.upstreams.get_mut(&upstream) else { return };
+        let Some(description) = own.description.clone() else {
+            own.waiting.push((id, request));
+            return;
+        };
+        own.used = self.now;
+        let Some(client) = self.clients.get(&id) else { return };
+        let local = client.local.ip();
+        let media: Vec<String> = (0..description.media()).map(|track| track_url(&target.base, track)).collect();
+        let control = format!("{}/", target.base);
+        let written = Written { address: local, session: upstream, control: &control, media: &media };
+        let mut response = Response::new(200, request.cseq());
+        response.headers.push("Content-Type", "application/sdp");
+        response.headers.push("Content-Base", control.clone());
+        self.push_via(&mut response);
+        response.body = description.written(&written).into_bytes();
+        self.respond(id, response);
+    }
+
+    /// The presentation at its origin that a client may get: one that is there, or a new one, which is asked for; `Err`
+    /// with the status where there are too many.
+    pub(super) fn upstream_for(&mut self, target: &Target) -> Result<UpstreamId, u16> {
+        if let Some(id) = self.joinable.get(&target.presentation).filter(|id| self.upstreams.contains_key(id)) {
+            return Ok(*id);
+        }
+        if self.upstreams.len() >= self.settings.limits.sessions {
+            return Err(503);
+        }
+        let id = self.new_upstream(target);
+        self.joinable.insert(target.presentation.clone(), id);
+        Ok(id)
+    }
+
+    pub(super) fn push_via(&self, response: &mut Response) {
+        response.headers.push("Via", format!("RTSP/1.0 {}", self.pseudonym));
+    }
+}

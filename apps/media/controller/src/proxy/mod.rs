@@ -1,0 +1,214 @@
+//! The proxy's state machine: RTSP with clients and origins, and what becomes of streams. It takes events and gives
+//! effects, and knows neither sockets nor clocks, so that tests run it between models of both sides.
+//!
+//! | file | what |
+//! |---|---|
+//! | `world` | what it asks for, and what it has done: effects |
+//! | `target` | which presentation a URL of a client means |
+//! | `client` | connections of clients: requests in order, answers |
+//! | `describe`, `setup`, `play` | the methods |
+//! | `session` | sessions of clients, and their end |
+//! | `upstream` | a presentation at its origin: requests, one after the other |
+//! | `origin` | what origins answer |
+//! | `flows` | what becomes of a stream's packets: one receiver in the fast path, several by the controller |
+//! | `reports` | RTCP, on both sides |
+//! | `state` | what is shown to operators |
+
+mod client;
+mod describe;
+mod flows;
+mod origin;
+mod play;
+mod reports;
+mod session;
+mod setup;
+pub mod state;
+mod target;
+mod upstream;
+pub mod world;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::keyed_map::KeyedMap;
+
+use self::client::Client;
+use self::session::Session;
+use self::state::OriginCounts;
+use self::target::Presentation;
+use self::upstream::Upstream;
+use self::world::{Effect, World};
+use crate::settings::Settings;
+
+/// A connection of a client; numbers are not given twice.
+pub type ClientId = u64;
+/// A connection to an origin; numbers are not given twice.
+pub type OriginId = u64;
+/// A session, by its number in the proxy (and not by the text that clients know).
+pub type SessionId = u64;
+/// A presentation at its origin.
+pub type UpstreamId = u64;
+
+/// Tracks at most: places of the program's table `streams.progress`.
+pub const MOST_TRACKS: u32 = 65536;
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests of clients.
+    pub requests: u64,
+    /// Answers with a status of 400 or more.
+    pub refused: u64,
+    /// Sessions that began.
+    pub sessions: u64,
+    /// Sessions that ended because nothing was heard of their client.
+    pub vanished: u64,
+    /// Presentations that were asked for at origins.
+    pub upstreams: u64,
+    /// Those that ended by a fault of the origin.
+    pub failed: u64,
+    /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
+    pub at_sockets: u64,
+    /// Packets that the controller got to deliver,
+    pub tapped: u64,
+    /// and deliveries of them.
+    pub delivered: u64,
+    /// Deliveries that a slow client had no room for.
+    pub slow: u64,
+    /// Flow entries that the program's table had no room for.
+    pub no_flow: u64,
+}
+
+/// The proxy.
+pub struct Proxy<W> {
+    /// What it asks.
+    pub world: W,
+    settings: Arc<Settings>,
+    /// The time, since any moment.
+    now: Duration,
+    clients: HashMap<ClientId, Client>,
+    sessions: HashMap<SessionId, Session>,
+    /// By the text that clients know.
+    names: KeyedMap<String, SessionId>,
+    /// By the source that a receiver knows: session and track.
+    sources: KeyedMap<u32, (SessionId, usize)>,
+    upstreams: HashMap<UpstreamId, Upstream>,
+    /// Those that others may join, or take over when they have been described.
+    joinable: HashMap<Presentation, UpstreamId>,
+    /// Connections to origins.
+    connections: HashMap<OriginId, UpstreamId>,
+    /// By the place in `streams.progress`: whose track it is.
+    tracks: HashMap<u32, (UpstreamId, usize)>,
+    /// By own address and the first port of a pair: whose track it is.
+    pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
+    /// What is known of origins, by host and port.
+    origins: BTreeMap<String, OriginCounts>,
+    free_tracks: Vec<u32>,
+    next_track: u32,
+    next_id: u64,
+    /// Own name in `Via`, by which loops are found.
+    pseudonym: String,
+    effects: VecDeque<Effect>,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+impl<W: World> Proxy<W> {
+    /// One that has nothing yet.
+    pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
+        let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
+        Proxy {
+            world,
+            settings,
+            now: Duration::ZERO,
+            clients: HashMap::new(),
+            sessions: HashMap::new(),
+            names: KeyedMap::default(),
+            sources: KeyedMap::default(),
+            upstreams: HashMap::new(),
+            joinable: HashMap::new(),
+            connections: HashMap::new(),
+            tracks: HashMap::new(),
+            pairs: HashMap::new(),
+            origins: BTreeMap::new(),
+            free_tracks: Vec::new(),
+            next_track: 0,
+            next_id: 1,
+            pseudonym,
+            effects: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Other settings from now on. Sessions that there are go on, also of streams that are no longer allowed.
+    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The next effect, in order.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The time of all that follows.
+    pub fn set_now(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
+    /// What is due: to be called about twice a second.
+    pub fn tick(&mut self) {
+        let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
+        origins.into_iter().for_each(|id| self.upstream_tick(id));
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        sessions.into_iter().for_each(|id| self.session_tick(id));
+        let clients: Vec<ClientId> = self.clients.keys().copied().collect();
+        clients.into_iter().for_each(|id| self.client_tick(id));
+    }
+
+    /// Ends all sessions, here and at origins.
+    pub fn end(&mut self) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        sessions.into_iter().for_each(|id| self.end_session(id));
+        let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
+        origins.into_iter().for_each(|id| self.end_upstream(id));
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// A place in `streams.progress` for a track.
+    fn new_track(&mut self, owner: (UpstreamId, usize)) -> Option<u32> {
+        let number = self.free_tracks.pop().or_else(|| {
+            let number = self.next_track;
+            (number < MOST_TRACKS).then(|| self.next_track += 1).map(|()| number)
+        })?;
+        self.tracks.insert(number, owner);
+        Some(number)
+    }
+
+    /// Sessions and connections of a client's address.
+    fn of_client(&self, address: IpAddr) -> (usize, usize) {
+        let sessions = self.sessions.values().filter(|session| session.client == address).count();
+        (sessions, self.clients.values().filter(|client| client.peer.ip() == address).count())
+    }
+}
+
+/// Sets of numbers that are kept in order, so that effects come in the same order in each run.
+fn ordered(ids: &HashSet<u64>) -> Vec<u64> {
+    let mut ids: Vec<u64> = ids.iter().copied().collect();
+    ids.sort_unstable();
+    ids
+}

@@ -1,0 +1,236 @@
+//! What origins answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http_auth::PasswordClient;
+use wire::rtsp::framing::Item;
+use wire::rtsp::message::{Request, Response};
+use wire::rtsp::session;
+use wire::rtsp::transport::{self, Lower};
+use wire::rtsp::url::{self, Url};
+use wire::sdp::{self, Description};
+
+use super::upstream::{Job, Track, TrackState};
+use super::world::{Effect, World};
+use super::{OriginId, Proxy, UpstreamId};
+use crate::tables::FlowKey;
+
+/// Clients are told what is theirs to know; who the proxy is at the origin is not.
+fn status_for_client(status: u16) -> u16 {
+    if [404, 453].contains(&status) { status } else { 502 }
+}
+
+/// Redirections in a row at most.
+const MOST_REDIRECTS: u32 = 4;
+/// Answers to challenges of one request at most: the second may be that the nonce is stale.
+const MOST_TRIES: u32 = 2;
+
+impl<W: World> Proxy<W> {
+    /// A connection to an origin is there: own address, and the origin's.
+    pub fn origin_opened(&mut self, connection: OriginId, local: SocketAddr, peer: SocketAddr) {
+        let Some(id) = self.connections.get(&connection).copied() else {
+            return self.effect(Effect::CloseOrigin(connection));
+        };
+        if let Some(own) = self.upstreams.get_mut(&id) {
+            own.addresses = Some((local, peer));
+        }
+        self.ask_next(id);
+    }
+
+    /// A connection to an origin has ended, or could not be made.
+    pub fn origin_closed(&mut self, connection: OriginId, why: &str) {
+        if let Some(id) = self.connections.remove(&connection) {
+            self.fail_upstream(id, 502, why);
+        }
+    }
+
+    /// Something came from an origin.
+    pub fn origin_item(&mut self, connection: OriginId, item: Item) {
+        let Some(id) = self.connections.get(&connection).copied() else { return };
+        match item {
+            Item::Response(response) => self.answered(id, response),
+            Item::Request(request) => self.asked_by_origin(connection, &request),
+            // No interleaved stream is asked for.
+            Item::Data { .. } => {}
+        }
+    }
+
+    /// Some servers ask whether their clients are there.
+    fn asked_by_origin(&mut self, connection: OriginId, request: &Request) {
+        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER"].contains(&request.method.as_str());
+        let response = Response::new(if known { 200 } else { 501 }, request.cseq());
+        self.effect(Effect::ToOrigin(connection, response.to_bytes()));
+    }
+
+    fn answered(&mut self, id: UpstreamId, response: Response) {
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        // Servers that leave the number out mean the only request that there is; others may be late.
+        let matches = own.asked.as_ref().is_some_and(|(cseq, ..)| response.cseq().is_none_or(|own| own == *cseq));
+        if !matches || response.status < 200 {
+            return;
+        }
+        let Some((_, _, job, tries)) = own.asked.take() else { return };
+        if response.status == 401 && own.presentation.credentials.is_some() && tries < MOST_TRIES {
+            let challenge = response.headers.all("www-authenticate").collect::<Vec<_>>().join(", ");
+            if let Ok(auth) = PasswordClient::try_from(challenge.as_str()) {
+                own.auth = Some(auth);
+                return self.send(id, job, tries + 1);
+            }
+        }
+        if (300..400).contains(&response.status) && matches!(job, Job::Describe | Job::Options) {
+            return self.redirected(id, &response);
+        }
+        let good = response.status < 300;
+        match job {
+            Job::Options => {
+                own.knows_parameter = response.headers.list("public").any(|method| method == "GET_PARAMETER");
+            }
+            Job::Describe if good => return self.described(id, &response),
+            Job::Setup { track } if good => return self.set_up(id, track, &response),
+            Job::Play { waiter: None, .. } if good => {
+                own.playing = true;
+                self.serve_waiting(id);
+            }
+            Job::Play { waiter: Some((client, request, session)), .. } if good => {
+                own.playing = true;
+                self.played(client, &request, session, &response);
+            }
+            Job::Pause { waiter: (client, request, session) } if good => {
+                own.playing = false;
+                self.paused(client, &request, session, &response);
+            }
+            Job::Parameter { waiter: (client, request, session) } => {
+                self.parameters(client, &request, session, response);
+            }
+            // One that has forgotten the session says so; one that does not know the method is still there.
+            Job::KeepAlive if response.status != 454 => {}
+            // A command of one client that the origin refuses, such as a range beyond the end: the client is told.
+            Job::Play { waiter: Some((client, request, session)), .. } => {
+                if let Some(own) = self.sessions.get_mut(&session).filter(|own| !own.has_played) {
+                    own.playing = false;
+                }
+                self.update_flows(id);
+                self.refuse(client, &request, response.status);
+            }
+            Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
+            // What it does not give is missing; what it gives goes on.
+            Job::Setup { track } => {
+                own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
+                self.serve_waiting(id);
+            }
+            Job::Describe | Job::Play { .. } | Job::KeepAlive => {
+                let status = status_for_client(response.status);
+                let why = format!("the answer was {} {}", response.status, response.reason);
+                return self.fail_upstream(id, status, &why);
+            }
+        }
+        self.ask_next(id);
+    }
+
+    /// Another place is named (RFC 2326 section 11.3).
+    fn redirected(&mut self, id: UpstreamId, response: &Response) {
+        let location = response.headers.get("location").unwrap_or("").to_owned();
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        let here = Url::parse(&own.url).map(|url| (url.host.to_owned(), url.port()));
+        let next = Url::parse(&location).map(|url| (url.host.to_owned(), url.port(), url.without_user()));
+        let Some((host, port, url)) = next else {
+            return self.fail_upstream(id, 502, "a redirection leads nowhere");
+        };
+        own.redirects += 1;
+        if own.redirects > MOST_REDIRECTS {
+            return self.fail_upstream(id, 502, "too many redirections");
+        }
+        let same = here.is_some_and(|(own, _)| own == host);
+        if !same && !self.settings.permits(&host, port) {
+            return self.fail_upstream(id, 502, &format!("a redirection leads to {host}, which is not allowed"));
+        }
+        let (connection, before) = (self.new_id(), {
+            let Some(own) = self.upstreams.get_mut(&id) else { return };
+            own.url.clone_from(&url);
+            own.base = url;
+            own.auth = None;
+            own.queue.clear();
+            own.queue.extend([Job::Options, Job::Describe]);
+            own.connection
+        });
+        self.connections.remove(&before);
+        self.effect(Effect::CloseOrigin(before));
+        self.connect(id, connection);
+    }
+
+    fn described(&mut self, id: UpstreamId, response: &Response) {
+        let Ok(description) = Description::parse(&response.body) else {
+            return self.fail_upstream(id, 502, "the description can't be read");
+        };
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        let header = |name: &str| response.headers.get(name);
+        own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
+        own.live = own.forced_live.unwrap_or(description.is_live());
+        own.tracks = (0..description.media())
+            .map(|track| Track {
+                state: TrackState::New,
+                control: description.media_control(track, &own.base),
+                kind: description.media_kind(track).to_owned(),
+                rate: description.clock_rate(track).unwrap_or(0),
+                port: 0,
+                number: 0,
+                rtcp: None,
+                source: None,
+                key: None,
+                report: None,
+                own_ssrc: 0,
+                reported: (0, 0),
+                reported_at: Duration::ZERO,
+            })
+            .collect();
+        // A control URL at another host would have the proxy's session leave its connection.
+        let here = Url::parse(&own.url).map(|url| url.host.to_owned());
+        for track in &mut own.tracks {
+            let there = Url::parse(&track.control).map(|url| (url.host.to_owned(), url.path.to_owned()));
+            if let (Some(here), Some((host, path)), Some(base)) = (&here, there, Url::parse(&own.url))
+                && host != *here
+            {
+                // Behind address translation servers name addresses that only they know.
+                track.control = format!("rtsp://{}{path}", url::authority(base.host, base.port));
+            }
+        }
+        own.description = Some(description);
+        self.serve_waiting(id);
+        self.ask_next(id);
+    }
+
+    fn set_up(&mut self, id: UpstreamId, track: usize, response: &Response) {
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        let said = response.headers.get("session").and_then(session::parse);
+        let chosen = transport::parse(response.headers.get("transport").unwrap_or("")).into_iter().next();
+        let (Some(said), Some(chosen), Some((local, peer))) = (
+            said.or_else(|| own.session.clone().map(|id| session::Session { id, timeout: None })),
+            chosen,
+            own.addresses,
+        ) else {
+            return self.fail_upstream(id, 502, "the answer to SETUP has no session or no transport");
+        };
+        if chosen.lower != Lower::Udp || chosen.multicast {
+            return self.fail_upstream(id, 502, "the origin does not send over UDP to one receiver");
+        }
+        own.session = Some(said.id);
+        if let Some(timeout) = said.timeout {
+            own.timeout = Duration::from_secs(u64::from(timeout.max(2)));
+        }
+        let source = chosen.source.as_deref().and_then(|source| source.parse().ok());
+        let source = source.filter(|source: &std::net::IpAddr| !source.is_unspecified() && !source.is_multicast());
+        let source = source.unwrap_or(peer.ip());
+        let own = &mut own.tracks[track];
+        own.source = Some(source);
+        if let Some((rtp, rtcp)) = chosen.server_port.filter(|(rtp, _)| *rtp != 0) {
+            let src = SocketAddr::new(source, rtp);
+            own.key = Some(FlowKey { src, dst: SocketAddr::new(local.ip(), own.port) });
+            own.rtcp = Some(SocketAddr::new(source, rtcp));
+        }
+        own.state = TrackState::Ready;
+        self.update_flow(id, track);
+        self.serve_waiting(id);
+        self.ask_next(id);
+    }
+}

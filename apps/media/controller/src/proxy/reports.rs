@@ -1,0 +1,149 @@
+//! RTCP: what senders say is passed on as receivers know the stream, what receivers say ends here, and the origin gets
+//! one report of how the proxy receives.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use wire::rtcp::{self, Report, SenderReport};
+use wire::rtsp::framing::interleaved;
+
+use super::session::Delivery;
+use super::upstream::{TrackState, Upstream};
+use super::world::{Effect, From, World};
+use super::{ClientId, Proxy, SessionId, UpstreamId, ordered};
+
+/// Between two reports to an origin (RFC 3550 section 6.2).
+const PERIOD: Duration = Duration::from_secs(5);
+/// The name of the proxy's own source, and of streams: it names no host.
+const NAME: &str = "millrace";
+
+impl<W: World> Proxy<W> {
+    /// RTCP has come to a pair of own ports towards an origin.
+    pub fn report_from_origin(&mut self, address: IpAddr, port: u16, from: SocketAddr, datagram: &[u8]) {
+        let found = self.pairs.get(&(address, port)).copied().filter(|(id, track)| {
+            let own = self.upstreams.get(id).map(|own| &own.tracks[*track]);
+            own.is_some_and(|own| own.state == TrackState::Ready && own.source == Some(from.ip()))
+        });
+        let (Some((id, track)), Some(received)) = (found, rtcp::parse(datagram)) else { return };
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        own.tracks[track].rtcp.get_or_insert(from);
+        let Some(report) = received.senders.first() else { return };
+        own.tracks[track].report = Some((*report, now));
+        let ends = received.ended.contains(&report.ssrc);
+        for session in ordered(&own.viewers) {
+            self.pass_report(session, track, report, ends);
+        }
+    }
+
+    /// Passes a sender's report on to a session that plays.
+    fn pass_report(&mut self, session: SessionId, track: usize, report: &SenderReport, ends: bool) {
+        let Some(own) = self.sessions.get(&session).filter(|own| own.playing) else { return };
+        let Some(viewer) = own.viewers.get(&track) else { return };
+        let bytes = report.rewritten(&viewer.rewrite).to_bytes(NAME, ends);
+        self.report_to(own.local, viewer.delivery, bytes);
+    }
+
+    fn report_to(&mut self, local: IpAddr, delivery: Delivery, bytes: Vec<u8>) {
+        match delivery {
+            Delivery::Udp { rtcp, .. } => self.effect(Effect::Datagram(From::Reports(local), rtcp, bytes)),
+            Delivery::Interleaved { client, rtcp, .. } => {
+                interleaved(rtcp, &bytes).into_iter().for_each(|own| self.effect(Effect::MediaToClient(client, own)));
+            }
+        }
+    }
+
+    /// Receivers of a session are told that its streams end.
+    pub(super) fn say_bye(&mut self, session: SessionId) {
+        let Some(own) = self.sessions.get(&session) else { return };
+        let local = own.local;
+        let all: Vec<_> = own.viewers.values().map(|viewer| (viewer.delivery, viewer.rewrite.ssrc)).collect();
+        for (delivery, ssrc) in all {
+            self.report_to(local, delivery, rtcp::bye(ssrc, NAME));
+        }
+    }
+
+    /// The origin is told that the proxy goes.
+    pub(super) fn say_bye_upstream(&mut self, own: &Upstream) {
+        let Some((local, _)) = own.addresses else { return };
+        for track in own.tracks.iter().filter(|track| track.state == TrackState::Ready) {
+            if let Some(to) = track.rtcp {
+                self.effect(Effect::Datagram(From::Pair(local.ip(), track.port), to, rtcp::bye(track.own_ssrc, NAME)));
+            }
+        }
+    }
+
+    /// RTCP has come to the ports of receivers, or on a connection.
+    pub fn report_from_client(&mut self, from: IpAddr, datagram: &[u8]) {
+        let (Some(received), now) = (rtcp::parse(datagram), self.now) else { return };
+        for report in received.reports {
+            let Some((session, track)) = self.sources.get(&report.ssrc).copied() else { continue };
+            let Some(own) = self.sessions.get_mut(&session).filter(|own| own.client == from) else { continue };
+            own.heard = now;
+            let upstream = own.upstream;
+            let sent = self.upstreams.get(&upstream).and_then(|own| own.tracks[track].report);
+            let Some(viewer) = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track)) else {
+                continue;
+            };
+            // The time since the report that the receiver means, less the time that it took over it.
+            let about = sent.filter(|(sent, _)| (sent.ntp >> 16) as u32 == report.last_sender_report);
+            viewer.round_trip = about.map_or(viewer.round_trip, |(_, at)| {
+                let delay = Duration::from_nanos(u64::from(report.delay) * 1_000_000_000 / 65536);
+                Some(now.saturating_sub(at).saturating_sub(delay))
+            });
+            viewer.report = Some((report, now));
+        }
+    }
+
+    /// Interleaved data of a client: reports, on channels of RTCP.
+    pub(super) fn client_data(&mut self, id: ClientId, channel: u8, packet: &[u8]) {
+        let Some(client) = self.clients.get(&id) else { return };
+        let is_report = |session: &SessionId| {
+            let viewers = self.sessions.get(session).into_iter().flat_map(|own| own.viewers.values());
+            viewers.into_iter().any(|own| matches!(own.delivery, Delivery::Interleaved { rtcp, .. } if rtcp == channel))
+        };
+        if client.carries.iter().any(is_report) {
+            self.report_from_client(client.peer.ip(), packet);
+        }
+    }
+
+    /// Reports how the tracks of a presentation are received, where that is due.
+    pub(super) fn report_upstream(&mut self, id: UpstreamId) {
+        let Some(own) = self.upstreams.get(&id).filter(|own| own.playing) else { return };
+        let Some((local, _)) = own.addresses else { return };
+        for at in 0..own.tracks.len() {
+            let Some(track) = self.upstreams.get(&id).and_then(|own| own.tracks.get(at)) else { return };
+            let due = self.now.saturating_sub(track.reported_at) >= PERIOD;
+            let Some(to) = track.rtcp.filter(|_| due && track.state == TrackState::Ready) else { continue };
+            let progress = self.world.progress(track.number);
+            let (packets, lost) = track.reported;
+            // Expected since the last report are those that came and those that did not (RFC 3550 appendix A.3).
+            let received = progress.packets.saturating_sub(packets);
+            let missing = progress.lost.wrapping_sub(lost) as i32;
+            let expected = (received as i64 + i64::from(missing)).max(1);
+            let fraction = (i64::from(missing.max(0)) * 256 / expected).clamp(0, 255) as u8;
+            let said = track.report.map(|(report, when)| {
+                let delay = self.now.saturating_sub(when).as_nanos() * 65536 / 1_000_000_000;
+                ((report.ntp >> 16) as u32, u32::try_from(delay).unwrap_or(u32::MAX))
+            });
+            let (last_sender_report, delay) = said.unwrap_or((0, 0));
+            let report = Report {
+                ssrc: progress.ssrc,
+                fraction_lost: fraction,
+                lost: progress.lost as i32,
+                highest: progress.highest,
+                jitter: progress.jitter >> 4,
+                last_sender_report,
+                delay,
+            };
+            let about = (progress.seen != 0).then_some(&report);
+            let bytes = rtcp::receiver_report(track.own_ssrc, NAME, about);
+            let port = track.port;
+            let now = self.now;
+            if let Some(track) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(at)) {
+                (track.reported, track.reported_at) = ((progress.packets, progress.lost), now);
+            }
+            self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Sessions of clients, and their end.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use wire::rtcp::Report;
+use wire::rtp::Rewrite;
+use wire::rtsp::message::{Request, Response};
+
+use super::world::{Effect, World};
+use super::{ClientId, Proxy, SessionId, UpstreamId};
+
+/// Where a client gets the packets of a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Over UDP.
+    Udp {
+        /// Its address for RTP,
+        rtp: SocketAddr,
+        /// and for RTCP.
+        rtcp: SocketAddr,
+    },
+    /// On its connection.
+    Interleaved {
+        /// The connection.
+        client: ClientId,
+        /// The channel of RTP,
+        rtp: u8,
+        /// and of RTCP.
+        rtcp: u8,
+    },
+}
+
+/// One track of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Viewer {
+    /// Where its packets go.
+    pub(super) delivery: Delivery,
+    /// Source and numbers that the client knows.
+    pub(super) rewrite: Rewrite,
+    /// What the client said last of how it receives, and when.
+    pub(super) report: Option<(Report, Duration)>,
+    /// The round trip that followed from it.
+    pub(super) round_trip: Option<Duration>,
+}
+
+/// A session of a client.
+pub(super) struct Session {
+    /// What clients know it by.
+    pub(super) name: String,
+    /// The client's address: nobody else may use the session, and media goes nowhere else.
+    pub(super) client: IpAddr,
+    /// The own address that the client knows.
+    pub(super) local: IpAddr,
+    /// The presentation's URL as the client has it, without a `/` at its end.
+    pub(super) base: String,
+    /// The stream's name in the configuration, if it has one.
+    pub(super) stream: Option<String>,
+    /// The presentation at its origin.
+    pub(super) upstream: UpstreamId,
+    /// Its tracks, by their place in the description.
+    pub(super) viewers: BTreeMap<usize, Viewer>,
+    /// Whether it plays.
+    pub(super) playing: bool,
+    /// Whether it has played before, so that its numbers must go on.
+    pub(super) has_played: bool,
+    /// When its client was heard of last.
+    pub(super) heard: Duration,
+    /// When it began.
+    pub(super) since: Duration,
+}
+
+impl<W: World> Proxy<W> {
+    /// Names the session in an answer.
+    pub(super) fn name_session(&self, response: &mut Response, session: SessionId) {
+        if let Some(own) = self.sessions.get(&session) {
+            let timeout = self.settings.timeouts.session.as_secs();
+            response.headers.push("Session", format!("{};timeout={timeout}", own.name));
+        }
+    }
+
+    /// A session of a client without tracks; `Err` with the status where there may be none.
+    pub(super) fn new_session(
+        &mut self,
+        client: ClientId,
+        upstream: UpstreamId,
+        base: String,
+        stream: Option<String>,
+    ) -> Result<SessionId, u16> {
+        let Some(own) = self.clients.get(&client) else { return Err(454) };
+        let (address, local) = (own.peer.ip(), own.local.ip());
+        if self.sessions.len() >= self.settings.limits.sessions {
+            return Err(503);
+        }
+        if self.of_client(address).0 >= self.settings.limits.per_client {
+            return Err(453);
+        }
+        let id = self.new_id();
+        let name = format!("{:016x}{:016x}", self.world.random(), self.world.random());
+        self.names.insert(name.clone(), id);
+        let session = Session {
+            name,
+            client: address,
+            local,
+            base,
+            stream,
+            upstream,
+            viewers: BTreeMap::new(),
+            playing: false,
+            has_played: false,
+            heard: self.now,
+            since: self.now,
+        };
+        self.sessions.insert(id, session);
+        self.counts.sessions += 1;
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.had_session = true;
+        }
+        if let Some(own) = self.upstreams.get_mut(&upstream) {
+            own.viewers.insert(id);
+        }
+        Ok(id)
+    }
+
+    pub(super) fn teardown(&mut self, id: ClientId, request: &Request) {
+        let session = match self.session_of(id, request) {
+            Ok(session) => session,
+            Err(status) => return self.refuse(id, request, status),
+        };
+        // One track of several: the others go on.
+        let track = self.target_of(id, request).map(|target| target.track);
+        let Some(track) = track else { return };
+        let Some(own) = self.sessions.get(&session) else { return };
+        match track.filter(|track| own.viewers.contains_key(track) && own.viewers.len() > 1) {
+            Some(track) => {
+                self.drop_viewer(session, track);
+                let mut response = Response::new(200, request.cseq());
+                self.name_session(&mut response, session);
+                self.respond(id, response);
+            }
+            None => {
+                self.end_session(session);
+                self.respond(id, Response::new(200, request.cseq()));
+            }
+        }
+    }
+
+    /// Forgets one track of a session.
+    pub(super) fn drop_viewer(&mut self, session: SessionId, track: usize) {
+        let Some(own) = self.sessions.get_mut(&session) else { return };
+        let upstream = own.upstream;
+        if let Some(viewer) = own.viewers.remove(&track) {
+            self.sources.remove(&viewer.rewrite.ssrc);
+            self.update_flow(upstream, track);
+        }
+    }
+
+    /// Ends a session; the last of a presentation ends that at the origin, too.
+    pub(super) fn end_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.names.remove(&session.name);
+        for viewer in session.viewers.values() {
+            self.sources.remove(&viewer.rewrite.ssrc);
+        }
+        for client in self.clients.values_mut() {
+            client.carries.retain(|own| *own != id);
+        }
+        let Some(upstream) = self.upstreams.get_mut(&session.upstream) else { return };
+        upstream.viewers.remove(&id);
+        if upstream.viewers.is_empty() {
+            return self.end_upstream(session.upstream);
+        }
+        session.viewers.keys().for_each(|track| self.update_flow(session.upstream, *track));
+    }
+
+    /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so that
+    /// its client notices.
+    pub(super) fn cut_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        if session.playing {
+            self.say_bye(id);
+        }
+        let carriers: Vec<ClientId> =
+            self.clients.iter().filter(|(_, client)| client.carries.contains(&id)).map(|(client, _)| *client).collect();
+        self.end_session(id);
+        for client in carriers {
+            self.effect(Effect::CloseClient(client));
+            self.client_closed(client);
+        }
+    }
+
+    pub(super) fn session_tick(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        // A connection that carries streams is a sign of life itself.
+        let carried = session.viewers.values().any(|own| matches!(own.delivery, Delivery::Interleaved { .. }));
+        if !carried && self.now.saturating_sub(session.heard) > self.settings.timeouts.session {
+            self.counts.vanished += 1;
+            self.cut_session(id);
+        }
+    }
+}

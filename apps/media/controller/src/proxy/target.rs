@@ -1,0 +1,117 @@
+//! Which presentation a URL of a client means.
+
+use wire::rtsp::url::{self, Url};
+
+use crate::settings::{Credentials, Settings};
+
+/// A presentation at its origin. Clients that ask for the same may share one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Presentation {
+    /// The URL at the origin, without user.
+    pub url: String,
+    /// Who asks for it there.
+    pub credentials: Option<Credentials>,
+}
+
+/// What a URL means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The presentation.
+    pub presentation: Presentation,
+    /// Its URL as the client has it, without a `/` at its end.
+    pub base: String,
+    /// The track that is meant; none: all of it.
+    pub track: Option<usize>,
+    /// The stream's name in the configuration, if it has one.
+    pub name: Option<String>,
+    /// Whether the configuration says that it has no end.
+    pub live: Option<bool>,
+}
+
+/// What stands in front of a track's number in its URL.
+const TRACK: &str = "/trackID=";
+
+/// The URL of a track, as clients get it.
+pub fn track_url(base: &str, track: usize) -> String {
+    format!("{base}{TRACK}{track}")
+}
+
+/// What a client's URL means, or the status of the answer.
+pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
+    Url::parse(text).ok_or(400u16)?;
+    let (text, track) = without_track(text.trim_end_matches('/'));
+    let base = text.trim_end_matches('/');
+    let parts = Url::parse(base).ok_or(400u16)?;
+    let path = parts.path.strip_prefix('/').unwrap_or(parts.path);
+    if path.is_empty() {
+        return Err(404);
+    }
+    let target = |presentation, name, live| Target { presentation, base: base.to_owned(), track, name, live };
+    let plain = path.split('?').next().unwrap_or(path);
+    if let Some(own) = settings.stream(plain) {
+        let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
+        return Ok(target(presentation, Some(own.name.clone()), own.live));
+    }
+    if settings.origins.is_empty() {
+        return Err(404);
+    }
+    let end = path.find(['/', '?']).unwrap_or(path.len());
+    let (authority, rest) = path.split_at(end);
+    let (host, port) = url::host_port(authority).ok_or(404u16)?;
+    if !settings.permits(host, port.unwrap_or(url::PORT)) {
+        return Err(403);
+    }
+    let url = format!("rtsp://{}{rest}", url::authority(host, port));
+    Ok(target(Presentation { url, credentials: None }, None, None))
+}
+
+/// A URL without the track that stands at its end.
+fn without_track(text: &str) -> (&str, Option<usize>) {
+    let found = text.rsplit_once(TRACK).and_then(|(base, number)| {
+        let digits = !number.is_empty() && number.len() <= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| Some((base, number.parse().ok()?)))?
+    });
+    found.map_or((text, None), |(base, track)| (base, Some(track)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Allowed, Named};
+
+    fn settings() -> Settings {
+        let credentials = Some(Credentials { user: "u".into(), password: "p".into() });
+        Settings {
+            origins: vec![
+                Allowed::Prefix { address: "10.0.2.0".parse().unwrap(), length: 24 },
+                Allowed::Host { name: "2001:db8::1".into(), port: None },
+            ],
+            streams: vec![Named { name: "door".into(), url: "rtsp://cam/1".into(), credentials, live: Some(true) }],
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn urls_mean_presentations() {
+        let settings = settings();
+        let own = target("rtsp://proxy:8554/10.0.2.11:8554/a/b?c=d/trackID=1", &settings).unwrap();
+        assert_eq!(own.presentation.url, "rtsp://10.0.2.11:8554/a/b?c=d");
+        assert_eq!((&*own.base, own.track), ("rtsp://proxy:8554/10.0.2.11:8554/a/b?c=d", Some(1)));
+        assert_eq!(track_url(&own.base, 1), "rtsp://proxy:8554/10.0.2.11:8554/a/b?c=d/trackID=1");
+        let own = target("rtsp://proxy/[2001:db8::1]/x/", &settings).unwrap();
+        assert_eq!((&*own.presentation.url, own.track), ("rtsp://[2001:db8::1]/x", None));
+        let own = target("rtsp://proxy/door/", &settings).unwrap();
+        assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
+        for (url, status) in [
+            ("rtsp://proxy/10.0.3.11/a", 403),
+            ("rtsp://proxy/user@10.0.2.11/a", 404),
+            ("rtsp://proxy/", 404),
+            ("rtsp://proxy", 404),
+            ("*", 400),
+            ("http://proxy/door", 400),
+        ] {
+            assert_eq!(target(url, &settings), Err(status), "{url}");
+        }
+        assert_eq!(target("rtsp://proxy/10.0.2.11/a", &Settings::default()), Err(404));
+    }
+}

@@ -1,0 +1,66 @@
+//! What the proxy asks of its surroundings, and what it has them do.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{ClientId, OriginId};
+use crate::tables::{Flow, FlowKey, Progress};
+
+/// What the proxy asks for and gets at once.
+pub trait World {
+    /// A number that nobody can guess.
+    fn random(&mut self) -> u64;
+    /// Takes a pair of own ports for a stream from an origin, on an own address: the first of them, which is even.
+    /// `None`: there is none left.
+    fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
+    /// Gives a pair back.
+    fn release_pair(&mut self, address: IpAddr, port: u16);
+    /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
+    fn bind_media(&mut self, address: IpAddr) -> bool;
+    /// What was counted of a track.
+    fn progress(&mut self, track: u32) -> Progress;
+    /// Forgets what was counted of a track.
+    fn reset_progress(&mut self, track: u32);
+    /// The time by which [`Progress::heard`] is told, in nanoseconds.
+    fn clock(&mut self) -> u64;
+}
+
+/// Which own socket a datagram leaves by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum From {
+    /// That of RTCP of a pair towards an origin: own address, first port of the pair.
+    Pair(IpAddr, u16),
+    /// That of RTCP towards receivers, on an own address.
+    Reports(IpAddr),
+    /// That of RTP towards receivers.
+    Media(IpAddr),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Sends a client a message.
+    ToClient(ClientId, Vec<u8>),
+    /// Sends a client a packet of a stream, framed; it may be left out where too much waits for the client.
+    MediaToClient(ClientId, Vec<u8>),
+    /// Closes the connection of a client, when it has what was sent.
+    CloseClient(ClientId),
+    /// Connects to an origin.
+    Connect {
+        /// The connection's number.
+        id: OriginId,
+        /// The host, by name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Sends an origin a message.
+    ToOrigin(OriginId, Vec<u8>),
+    /// Closes a connection to an origin, when it has what was sent.
+    CloseOrigin(OriginId),
+    /// Sets a flow entry.
+    SetFlow(FlowKey, Flow),
+    /// Removes a flow entry.
+    RemoveFlow(FlowKey),
+    /// Sends a datagram.
+    Datagram(From, SocketAddr, Vec<u8>),
+}

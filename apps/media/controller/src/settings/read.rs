@@ -1,0 +1,189 @@
+//! Reads `[controllers.media]`. apps/media/README.md describes every key.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use baker::syntax::duration;
+use control::document::{self, Errors, Path, Table, Value};
+use toml::de::DeValue;
+use wire::rtsp::url::{Url, host_port};
+
+use super::{Allowed, Credentials, Named, Settings};
+
+/// Streams with names of their own at most.
+const MOST_STREAMS: usize = 4096;
+
+/// Reads the settings. None where there are errors.
+pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
+    let table = document::table(value, path, errors)?;
+    let known = ["listen", "media_port", "ports", "origins", "streams", "limits", "timeouts"];
+    document::only(table, path, &known, errors);
+    let mut settings = Settings::default();
+    let mut reader = Reader { errors };
+    let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
+    let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
+    if !listen.is_empty() {
+        settings.listen = listen;
+    }
+    settings.media_port = reader.number(table, path, "media_port", 1024, 65534, settings.media_port.into()) as u16;
+    if let Some(value) = table.get("media_port").filter(|_| settings.media_port % 2 != 0) {
+        let problem = "this is an odd number";
+        reader.errors.add(value.span().start, &path.key("media_port"), problem, "an even port; RTCP has the next one");
+    }
+    let accepted = "the first and the last port, such as \"20000-29999\", two at least";
+    if let Some(value) = table.get("ports") {
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-')?;
+            let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (first >= 1024 && first < last).then_some(first..=last)
+        };
+        settings.ports = reader.parsed(value, &path.key("ports"), accepted, range).unwrap_or(settings.ports);
+    }
+    if (settings.media_port..=settings.media_port + 1).any(|port| settings.ports.contains(&port)) {
+        let problem = format!("{} and the next port are among the ports of origins", settings.media_port);
+        let at = table.get("media_port").or(table.get("ports")).map_or(0, |value| value.span().start);
+        reader.errors.add(at, &path.key("media_port"), problem, "an even port outside of `ports`");
+    }
+    let accepted =
+        "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
+    settings.origins = reader.several(table, path, "origins", accepted, allowed);
+    if let Some(value) = table.get("streams") {
+        settings.streams = reader.streams(value, &path.key("streams"));
+    }
+    if let Some(value) = table.get("limits") {
+        let (path, limits) = (path.key("limits"), &mut settings.limits);
+        let table = document::table(value, &path, reader.errors)?;
+        document::only(table, &path, &["connections", "sessions", "per_client", "backlog"], reader.errors);
+        let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
+        limits.connections = number("connections", 100_000, limits.connections);
+        limits.sessions = number("sessions", 60_000, limits.sessions);
+        limits.per_client = number("per_client", 100_000, limits.per_client);
+        limits.backlog = number("backlog", 1 << 30, limits.backlog);
+    }
+    if let Some(value) = table.get("timeouts") {
+        let (path, timeouts) = (path.key("timeouts"), &mut settings.timeouts);
+        let table = document::table(value, &path, reader.errors)?;
+        document::only(table, &path, &["session", "idle", "connect", "answer"], reader.errors);
+        timeouts.session = reader.time(table, &path, "session", timeouts.session);
+        timeouts.idle = reader.time(table, &path, "idle", timeouts.idle);
+        timeouts.connect = reader.time(table, &path, "connect", timeouts.connect);
+        timeouts.answer = reader.time(table, &path, "answer", timeouts.answer);
+    }
+    errors.is_empty().then_some(settings)
+}
+
+/// `10.0.2.0/24`, `camera.example`, `camera.example:8554`, `2001:db8::1`.
+fn allowed(text: &str) -> Option<Allowed> {
+    if let Some((address, length)) = text.split_once('/') {
+        let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        return (length <= most).then_some(Allowed::Prefix { address, length });
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(Allowed::Host { name: address.to_string(), port: None });
+    }
+    let (name, port) = host_port(text)?;
+    Some(Allowed::Host { name: name.to_ascii_lowercase(), port })
+}
+
+struct Reader<'r, 't> {
+    errors: &'r mut Errors<'t>,
+}
+
+impl Reader<'_, '_> {
+    fn parsed<T>(
+        &mut self,
+        value: &Value,
+        path: &Path,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = document::string(value, path, accepted, self.errors)?;
+        let found = parse(text);
+        if found.is_none() {
+            self.errors.add(value.span().start, path, format!("{text:?} is none"), accepted);
+        }
+        found
+    }
+
+    /// A value, or a list of them; those that are wrong are left out.
+    fn several<T>(
+        &mut self,
+        table: &Table,
+        path: &Path,
+        key: &str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T> + Copy,
+    ) -> Vec<T> {
+        let (Some(value), path) = (table.get(key), path.key(key)) else { return Vec::new() };
+        let DeValue::Array(values) = value.get_ref() else {
+            return self.parsed(value, &path, accepted, parse).into_iter().collect();
+        };
+        let one = |(index, value)| self.parsed(value, &path.index(index), accepted, parse);
+        values.iter().enumerate().filter_map(one).collect()
+    }
+
+    fn number(&mut self, table: &Table, path: &Path, key: &str, min: u64, max: u64, default: u64) -> u64 {
+        let found = table.get(key).map(|value| document::integer(value, &path.key(key), min, max, self.errors));
+        found.flatten().unwrap_or(default)
+    }
+
+    fn time(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
+        let Some(value) = table.get(key) else { return default };
+        let accepted = "a time from \"1s\" to \"24h\", such as \"60s\"";
+        let time = |text: &str| duration(text).map(Duration::from_nanos);
+        let found = self.parsed(value, &path.key(key), accepted, |text| {
+            time(text).filter(|time| (1..=24 * 3600).contains(&time.as_secs()))
+        });
+        found.unwrap_or(default)
+    }
+
+    fn streams(&mut self, value: &Value, path: &Path) -> Vec<Named> {
+        let Some(table) = document::table(value, path, self.errors) else { return Vec::new() };
+        if table.len() > MOST_STREAMS {
+            let problem = format!("{} streams", table.len());
+            self.errors.add(value.span().start, path, problem, format!("{MOST_STREAMS} at most"));
+        }
+        let one = |(name, value): (&toml::Spanned<_>, &Value)| {
+            let name: &std::borrow::Cow<str> = name.get_ref();
+            self.stream(name, value, &path.key(name))
+        };
+        table.iter().filter_map(one).collect()
+    }
+
+    fn stream(&mut self, name: &str, value: &Value, path: &Path) -> Option<Named> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["url", "user", "password", "live"], self.errors);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+        if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
+            let accepted = "letters, digits, -, _, ., ~, and / within it";
+            self.errors.add(value.span().start, path, format!("{name:?} can't be a name"), accepted);
+        }
+        let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\"";
+        let Some(url) = table.get("url") else {
+            self.errors.add(value.span().start, path, "`url` is missing", accepted);
+            return None;
+        };
+        let (text, at) = (
+            self.parsed(url, &path.key("url"), accepted, |text| {
+                Url::parse(text).filter(|url| url.user.is_none()).map(|url| url.without_user())
+            }),
+            url.span().start,
+        );
+        if text.is_none() && url.get_ref().as_str().and_then(Url::parse).is_some() {
+            let problem = "user and password stand in the URL";
+            self.errors.add(at, &path.key("url"), problem, "`user` and `password` beside it");
+        }
+        let mut text_at = |key| document::text_at(table, path, key, "a text", self.errors);
+        let credentials = match (text_at("user"), text_at("password")) {
+            (Some(user), password) => Some(Credentials { user, password: password.unwrap_or_default() }),
+            (None, Some(_)) => {
+                self.errors.add(value.span().start, path, "`user` is missing", "a user along with the password");
+                None
+            }
+            (None, None) => None,
+        };
+        let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
+        Some(Named { name: name.to_owned(), url: text?, credentials, live })
+    }
+}

@@ -1,0 +1,88 @@
+//! Reads messages off a connection, and writes what waits.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wire::refused::Refused;
+use wire::rtsp::framing::{Framer, Item};
+
+use super::outbox::{Next, Outbox};
+
+/// Bytes read at once.
+const READ: usize = 16 << 10;
+/// A peer that takes nothing for so long is given up.
+const STALLED: Duration = Duration::from_secs(30);
+/// How long a peer may take to close its side of a connection that ends.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Runs a connection to its end: `each` gets what comes. Why it has ended.
+pub async fn run(stream: TcpStream, outbox: &Outbox, each: impl FnMut(Result<Item, Refused>)) -> String {
+    // Commands and packets go out as they come.
+    let _ = stream.set_nodelay(true);
+    let (mut read, mut write) = stream.into_split();
+    let result = tokio::select! {
+        result = reading(&mut read, each) => result.map_or_else(|error| error.to_string(), |()| "it was closed".into()),
+        result = writing(&mut write, outbox) => match result {
+            Ok(()) => {
+                // Closed at once, with bytes unread, the connection would be reset, and what was sent could be lost.
+                let _ = write.shutdown().await;
+                let _ = timeout(LINGER, drain(&mut read)).await;
+                "it was closed here".into()
+            }
+            Err(error) => error.to_string(),
+        },
+    };
+    result
+}
+
+async fn reading(read: &mut (impl AsyncRead + Unpin), mut each: impl FnMut(Result<Item, Refused>)) -> io::Result<()> {
+    let (mut framer, mut buffer) = (Framer::default(), vec![0; READ]);
+    loop {
+        let count = read.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        framer.push(&buffer[..count]);
+        loop {
+            match framer.next_item() {
+                Ok(Some(item)) => each(Ok(item)),
+                Ok(None) => break,
+                Err(refused) => {
+                    each(Err(refused));
+                    // What follows can't be read; the answer is on its way, and then the connection ends.
+                    drain(read).await;
+                    return Ok(());
+                }
+            }
+        }
+        // Where one sends without end, others have their turn.
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn drain(read: &mut (impl AsyncRead + Unpin)) {
+    let mut buffer = [0; 4096];
+    while read.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
+}
+
+async fn writing(write: &mut (impl AsyncWrite + Unpin), outbox: &Outbox) -> io::Result<()> {
+    loop {
+        match outbox.next().await {
+            Next::Close => return Ok(()),
+            Next::Bytes(bytes) => {
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more");
+                    let count = timeout(STALLED, write.write(rest)).await.map_err(stalled)??;
+                    if count == 0 {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    rest = &rest[count..];
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Connections and datagrams: what the state machine's effects do, and where its events come from. All tasks are on one
+//! thread, and share the proxy by a lock that nobody ever waits for.
+//!
+//! | file | what |
+//! |---|---|
+//! | `outbox` | what waits to be written on a connection |
+//! | `connection` | reads messages off a connection, writes what waits |
+//! | `listener` | accepts clients |
+//! | `origin` | connects to origins |
+//! | `datagrams` | own UDP ports: bound as long as they are a stream's |
+//! | `live` | the proxy's world: ports, counts, random numbers |
+//! | `shared` | the proxy, and its effects carried out |
+
+mod connection;
+mod datagrams;
+pub mod listener;
+mod live;
+mod origin;
+mod outbox;
+pub mod shared;

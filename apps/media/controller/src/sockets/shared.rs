@@ -1,0 +1,245 @@
+//! The proxy, and its effects carried out.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use control::application::Answer;
+use dataplane::controller::{NamedTables, Table};
+use serde_json::Value as Json;
+use wire::rtp;
+
+use super::datagrams::To;
+use super::live::Live;
+use super::origin;
+use super::outbox::Outbox;
+use crate::admin::queries;
+use crate::proxy::world::{Effect, From};
+use crate::proxy::{ClientId, OriginId, Proxy};
+use crate::settings::Settings;
+use crate::tables::{Flow, FlowKey, Progress};
+
+/// An address as the rest of the program has it: those of IPv4 are IPv4.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The proxy with its connections; clones are the same.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<State>>);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// The same for the proxy's own world, which must not keep the proxy: its ports are free again when it is gone.
+#[derive(Clone, Default)]
+pub(super) struct WeakShared(Weak<Mutex<State>>);
+
+impl WeakShared {
+    /// The proxy, as long as it is there.
+    pub(super) fn upgrade(&self) -> Option<Shared> {
+        self.0.upgrade().map(Shared)
+    }
+}
+
+impl fmt::Debug for WeakShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakShared").finish_non_exhaustive()
+    }
+}
+
+struct State {
+    proxy: Proxy<Live>,
+    start: Instant,
+    clients: HashMap<ClientId, Arc<Outbox>>,
+    origins: HashMap<OriginId, Arc<Outbox>>,
+    flows: Option<Table<FlowKey, Flow>>,
+}
+
+impl Shared {
+    /// A proxy without connections.
+    pub fn new(settings: Arc<Settings>) -> Result<Shared, String> {
+        let proxy = Proxy::new(Live::new(settings.clone())?, settings);
+        let shared = Shared(Arc::new(Mutex::new(State {
+            proxy,
+            start: Instant::now(),
+            clients: HashMap::new(),
+            origins: HashMap::new(),
+            flows: None,
+        })));
+        shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
+        Ok(shared)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another program runs from now on. Its tables hold what those of the one before held; where they are the first of
+    /// this process, what an earlier one left is removed, as nobody knows its sessions any more.
+    pub fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
+        let text = |error: dataplane::controller::NameError| error.to_string();
+        let mut state = self.lock();
+        let mut flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
+        if state.flows.is_none() {
+            flows.replace(&[]).map_err(|error| format!("table streams.flows: {error}"))?;
+        }
+        state.flows = Some(flows);
+        let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
+        state.proxy.world.progress = Some(progress);
+        Ok(())
+    }
+
+    /// Other settings from now on.
+    pub fn set_settings(&self, settings: &Arc<Settings>) {
+        let mut state = self.lock();
+        let live = &mut state.proxy.world;
+        if live.settings.media_port != settings.media_port {
+            live.datagrams.release_media();
+        }
+        live.settings = settings.clone();
+        state.proxy.set_settings(settings.clone());
+    }
+
+    /// Gives the proxy an event, and carries out what it has done.
+    pub fn event<T>(&self, event: impl FnOnce(&mut Proxy<Live>) -> T) -> T {
+        let mut state = self.lock();
+        let now = state.start.elapsed();
+        state.proxy.set_now(now);
+        let result = event(&mut state.proxy);
+        while let Some(effect) = state.proxy.next_effect() {
+            state.carry_out(effect, self);
+        }
+        result
+    }
+
+    /// Packets of streams for the controller to deliver: each with its track, as an Ethernet frame.
+    pub fn deliver<'p>(&self, packets: impl Iterator<Item = (u32, &'p [u8])>) {
+        self.event(|proxy| {
+            for (track, frame) in packets {
+                if let Some(packet) = payload(frame) {
+                    proxy.deliver(track, packet);
+                }
+            }
+        });
+    }
+
+    /// What is due.
+    pub fn tick(&self) {
+        self.event(Proxy::tick);
+    }
+
+    /// Whether the proxy may connect to an address.
+    pub fn permits_address(&self, address: IpAddr) -> bool {
+        self.lock().proxy.settings().permits_address(address)
+    }
+
+    /// A client has connected; its number, if there may be another one.
+    pub fn client_opened(&self, peer: SocketAddr, local: SocketAddr, outbox: Arc<Outbox>) -> Option<ClientId> {
+        let id = self.event(|proxy| proxy.client_opened(peer, local))?;
+        self.lock().clients.insert(id, outbox);
+        Some(id)
+    }
+
+    /// The connection of a client has ended.
+    pub fn client_closed(&self, id: ClientId) {
+        self.lock().clients.remove(&id);
+        self.event(|proxy| proxy.client_closed(id));
+    }
+
+    /// The connection to an origin has ended.
+    pub fn origin_closed(&self, id: OriginId, why: &str) {
+        self.lock().origins.remove(&id);
+        self.event(|proxy| proxy.origin_closed(id, why));
+    }
+
+    /// Answers a query.
+    pub fn query(&self, name: &str, with: &Json) -> Answer {
+        self.event(|proxy| queries::answer(proxy, name, with))
+    }
+
+    /// Ends all sessions; origins are told.
+    pub fn end(&self) {
+        self.event(Proxy::end);
+    }
+
+    /// Connections to origins that are there.
+    pub fn origins(&self) -> usize {
+        self.lock().origins.len()
+    }
+
+    /// A datagram has come to an own port.
+    pub(super) fn datagram(&self, to: To, from: SocketAddr, bytes: &[u8]) {
+        self.event(|proxy| match to {
+            To::PairMedia(address, port) if !rtp::is_rtcp(bytes) => {
+                proxy.media_at_socket(address, port, from, bytes);
+            }
+            To::PairMedia(address, port) | To::PairReports(address, port) => {
+                proxy.report_from_origin(address, port, from, bytes);
+            }
+            // Clients open the ways through their firewalls by datagrams of any kind.
+            To::Media(_) if !rtp::is_rtcp(bytes) => {}
+            To::Media(_) | To::Reports(_) => proxy.report_from_client(from.ip(), bytes),
+        });
+    }
+}
+
+impl State {
+    fn carry_out(&mut self, effect: Effect, shared: &Shared) {
+        let backlog = self.proxy.settings().limits.backlog;
+        match effect {
+            Effect::ToClient(id, bytes) => {
+                self.clients.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));
+            }
+            Effect::MediaToClient(id, bytes) => {
+                if self.clients.get(&id).is_some_and(|outbox| !outbox.media(&bytes, backlog)) {
+                    self.proxy.counts.slow += 1;
+                }
+            }
+            Effect::CloseClient(id) => self.clients.get(&id).into_iter().for_each(|outbox| outbox.close()),
+            Effect::Connect { id, host, port } => {
+                let outbox = Arc::new(Outbox::default());
+                self.origins.insert(id, outbox.clone());
+                tokio::spawn(origin::run(id, host, port, outbox, shared.clone()));
+            }
+            Effect::ToOrigin(id, bytes) => {
+                self.origins.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));
+            }
+            Effect::CloseOrigin(id) => self.origins.get(&id).into_iter().for_each(|outbox| outbox.close()),
+            Effect::SetFlow(key, flow) => {
+                let set = self.flows.as_mut().map(|flows| flows.set(&key, &flow));
+                if let Some(Err(error)) = set {
+                    self.proxy.counts.no_flow += 1;
+                    tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
+                }
+            }
+            Effect::RemoveFlow(key) => self.flows.iter_mut().for_each(|flows| _ = flows.remove(&key)),
+            Effect::Datagram(from, to, bytes) => {
+                let by = match from {
+                    From::Pair(address, port) => To::PairReports(address, port),
+                    From::Reports(address) => To::Reports(address),
+                    From::Media(address) => To::Media(address),
+                };
+                if !self.proxy.world.datagrams.send(by, to, &bytes) {
+                    self.proxy.counts.slow += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The RTP packet of a frame that the program has found to be one.
+fn payload(frame: &[u8]) -> Option<&[u8]> {
+    let header = match frame.get(12..14)? {
+        [0x08, 0x00] => 34,
+        [0x86, 0xdd] => 54,
+        _ => return None,
+    };
+    let length = u16::from_be_bytes([*frame.get(header + 4)?, *frame.get(header + 5)?]);
+    frame.get(header + 8..header + usize::from(length))
+}

@@ -1,0 +1,192 @@
+//! Entries of the program's tables as it has them (`apps/media/flow.baker`).
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use dataplane::controller::Record;
+use wire::rtp::Rewrite;
+
+/// An address as the program has it: that of IPv4 as `::ffff:a.b.c.d`.
+pub fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// What the packets of a stream come with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The origin.
+    pub src: SocketAddr,
+    /// The own address.
+    pub dst: SocketAddr,
+}
+
+impl FlowKey {
+    fn fields(&self) -> (Ipv6Addr, Ipv6Addr, u16, u16) {
+        (mapped(self.src.ip()), mapped(self.dst.ip()), self.src.port(), self.dst.port())
+    }
+}
+
+impl Record for FlowKey {
+    const FIELDS: usize = 4;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        self.fields().to_fields(fields);
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (src, dst, src_port, dst_port): (Ipv6Addr, Ipv6Addr, u16, u16) = Record::from_fields(fields)?;
+        let own = |address: Ipv6Addr, port| SocketAddr::new(IpAddr::V6(address).to_canonical(), port);
+        Some(FlowKey { src: own(src, src_port), dst: own(dst, dst_port) })
+    }
+}
+
+/// What becomes of a stream's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// They are dropped: nobody plays.
+    Nobody,
+    /// One receiver gets them in the fast path.
+    Receiver {
+        /// The receiver.
+        to: SocketAddr,
+        /// The own address that it knows.
+        from: SocketAddr,
+        /// Source and numbers that it knows.
+        rewrite: Rewrite,
+    },
+    /// The controller gets them, and delivers them.
+    Controller,
+}
+
+/// A flow entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// What becomes of the packets.
+    pub leads: Leads,
+    /// The rate of the stream's clock, in hertz; 0 where it is not known.
+    pub rate: u32,
+    /// The place of what is counted.
+    pub track: u32,
+}
+
+impl Record for Flow {
+    const FIELDS: usize = 10;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        let nowhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+        let (leads, to, from, rewrite) = match self.leads {
+            Leads::Nobody => (0u8, nowhere, nowhere, Rewrite::default()),
+            Leads::Receiver { to, from, rewrite } => (1, to, from, rewrite),
+            Leads::Controller => (2, nowhere, nowhere, Rewrite::default()),
+        };
+        let addresses = (mapped(to.ip()), mapped(from.ip()), to.port(), from.port());
+        addresses.to_fields(&mut fields[..4]);
+        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence, leads).to_fields(&mut fields[4..8]);
+        (self.rate, self.track).to_fields(&mut fields[8..]);
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (to, from, to_port, from_port): (Ipv6Addr, Ipv6Addr, u16, u16) = Record::from_fields(fields.get(..4)?)?;
+        let (ssrc, timestamp, sequence, leads): (u32, u32, u16, u8) = Record::from_fields(fields.get(4..8)?)?;
+        let (rate, track) = Record::from_fields(fields.get(8..)?)?;
+        let own = |address: Ipv6Addr, port| SocketAddr::new(IpAddr::V6(address).to_canonical(), port);
+        let leads = match leads {
+            0 => Leads::Nobody,
+            1 => Leads::Receiver {
+                to: own(to, to_port),
+                from: own(from, from_port),
+                rewrite: Rewrite { ssrc, sequence, timestamp },
+            },
+            _ => Leads::Controller,
+        };
+        Some(Flow { leads, rate, track })
+    }
+}
+
+/// What was counted of a stream's packets (`progress_t`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of RTP packets.
+    pub bytes: u64,
+    /// Time of the last packet, in nanoseconds of the monotonic clock.
+    pub heard: u64,
+    /// Which of the last 64 sequence numbers have come; 0: no packet yet.
+    pub seen: u64,
+    /// The highest sequence number, with how often they began anew in the upper half.
+    pub highest: u32,
+    /// The timestamp of the packet that had it.
+    pub timestamp: u32,
+    /// Its source.
+    pub ssrc: u32,
+    /// Numbers that were left out and have not come late; wraps around.
+    pub lost: u32,
+    /// Packets with lower numbers than one before.
+    pub late: u32,
+    /// Packets with the number of one before.
+    pub duplicate: u32,
+    /// Jumps of numbers, and other sources.
+    pub restarts: u32,
+    /// Arrival less timestamp of the last packet, in ticks.
+    pub transit: u32,
+    /// In sixteenths of a tick.
+    pub jitter: u32,
+}
+
+impl Record for Progress {
+    const FIELDS: usize = 13;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        (self.packets, self.bytes, self.heard, self.seen).to_fields(&mut fields[..4]);
+        (self.highest, self.timestamp, self.ssrc, self.lost).to_fields(&mut fields[4..8]);
+        (self.late, self.duplicate, self.restarts, self.transit).to_fields(&mut fields[8..12]);
+        self.jitter.to_fields(&mut fields[12..]);
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (packets, bytes, heard, seen) = Record::from_fields(fields.get(..4)?)?;
+        let (highest, timestamp, ssrc, lost) = Record::from_fields(fields.get(4..8)?)?;
+        let (late, duplicate, restarts, transit) = Record::from_fields(fields.get(8..12)?)?;
+        let jitter = Record::from_fields(fields.get(12..)?)?;
+        Some(Progress {
+            packets,
+            bytes,
+            heard,
+            seen,
+            highest,
+            timestamp,
+            ssrc,
+            lost,
+            late,
+            duplicate,
+            restarts,
+            transit,
+            jitter,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round<R: Record + PartialEq + std::fmt::Debug>(own: &R) {
+        let mut fields = vec![0; R::FIELDS];
+        own.to_fields(&mut fields);
+        assert_eq!(R::from_fields(&fields).as_ref(), Some(own));
+    }
+
+    #[test]
+    fn records_are_what_they_were() {
+        let (v4, v6) = ("10.0.0.1:5000".parse().unwrap(), "[2001:db8::1]:6000".parse().unwrap());
+        round(&FlowKey { src: v4, dst: v6 });
+        let rewrite = Rewrite { ssrc: 1, sequence: 2, timestamp: 3 };
+        for leads in [Leads::Nobody, Leads::Controller, Leads::Receiver { to: v6, from: v4, rewrite }] {
+            round(&Flow { leads, rate: 90000, track: 7 });
+        }
+        round(&Progress { packets: 1, heard: 2, highest: 3, jitter: 4, ..Progress::default() });
+    }
+}

@@ -1,0 +1,140 @@
+//! Anything in any order, from both sides: the proxy stays whole, and nothing is left when all have gone.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use wire::rtsp::framing::Item;
+use wire::rtsp::message::{Request, Response};
+
+use crate::model::{CLIENT, Model, OTHER, URL};
+use crate::origin::Options;
+
+/// What one side does.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A client asks: which one, the method, the URL's end, the transport, whether it names the last session, a range.
+    Ask(bool, usize, usize, usize, bool, Option<String>),
+    /// A client sends data on a channel.
+    Data(bool, u8, Vec<u8>),
+    /// A client's connection ends, and another one begins.
+    Reconnect(bool),
+    /// A client's bytes can't be read.
+    Garbage(bool),
+    /// An origin says something that it was not asked.
+    Origin(u16, Option<u32>, Vec<(usize, String)>, Vec<u8>),
+    /// An origin asks.
+    OriginAsks(usize),
+    /// An origin's connection ends.
+    OriginGone,
+    /// RTCP or RTP comes to some port.
+    Datagram(u16, u16, Vec<u8>),
+    /// A packet is tapped.
+    Tapped(u32, Vec<u8>),
+    /// Time goes on.
+    Wait(u64),
+}
+
+const METHODS: [&str; 9] =
+    ["OPTIONS", "DESCRIBE", "SETUP", "PLAY", "PAUSE", "TEARDOWN", "GET_PARAMETER", "SET_PARAMETER", "RECORD"];
+const ENDS: [&str; 5] = ["", "/", "/trackID=0", "/trackID=1", "/trackID=999"];
+const TRANSPORTS: [&str; 5] = [
+    "RTP/AVP;unicast;client_port=5000-5001",
+    "RTP/AVP/TCP;unicast;interleaved=0-1",
+    "RTP/AVP/TCP",
+    "RTP/AVP;multicast",
+    "",
+];
+const HEADERS: [&str; 6] = ["Session", "Transport", "RTP-Info", "Content-Base", "Location", "WWW-Authenticate"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..40);
+    let range = prop::option::of("(npt=[0-9.]{1,3}-|npt=now-|[a-z=-]{1,6})");
+    prop_oneof![
+        8 => (any::<bool>(), 0..METHODS.len(), 0..ENDS.len(), 0..TRANSPORTS.len(), prop::bool::weighted(0.8), range)
+            .prop_map(|(other, method, end, transport, named, range)| Step::Ask(other, method, end, transport, named, range)),
+        1 => (any::<bool>(), 0u8..4, bytes()).prop_map(|(other, channel, bytes)| Step::Data(other, channel, bytes)),
+        1 => any::<bool>().prop_map(Step::Reconnect),
+        1 => any::<bool>().prop_map(Step::Garbage),
+        2 => (200u16..600, prop::option::of(0u32..12), prop::collection::vec((0..HEADERS.len(), "[a-zA-Z0-9=;/:,\" -]{0,30}"), 0..3), bytes())
+            .prop_map(|(status, cseq, headers, body)| Step::Origin(status, cseq, headers, body)),
+        1 => (0..METHODS.len()).prop_map(Step::OriginAsks),
+        1 => Just(Step::OriginGone),
+        1 => (20000u16..20006, 6968u16..6975, bytes()).prop_map(|(to, from, bytes)| Step::Datagram(to, from, bytes)),
+        1 => (0u32..3, bytes()).prop_map(|(track, bytes)| Step::Tapped(track, bytes)),
+        2 => (1u64..40).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_left(live in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
+                       steps in prop::collection::vec(step(), 0..40)) {
+        let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
+        let mut model = Model::new(Options { live, tracks, silent, timeout: 20, ..Options::default() });
+        let mut clients = [model.client(CLIENT), model.client(OTHER)];
+        let mut sessions = [String::new(), String::new()];
+        for step in steps {
+            match step {
+                Step::Ask(other, method, end, transport, named, range) => {
+                    let at = usize::from(other);
+                    let mut headers = vec![("Transport", TRANSPORTS[transport])];
+                    let session = sessions[at].clone();
+                    if named && !session.is_empty() {
+                        headers.push(("Session", &session));
+                    }
+                    range.as_ref().into_iter().for_each(|range| headers.push(("Range", range)));
+                    let answer = model.try_ask(clients[at], METHODS[method], &format!("{URL}{}", ENDS[end]), &headers);
+                    if let Some(said) = answer.as_ref().and_then(|answer| answer.headers.get("session")) {
+                        sessions[at] = said.split(';').next().unwrap().to_owned();
+                    }
+                }
+                Step::Data(other, channel, packet) => {
+                    model.proxy.client_item(clients[usize::from(other)], Item::Data { channel, packet });
+                }
+                Step::Reconnect(other) => {
+                    model.proxy.client_closed(clients[usize::from(other)]);
+                    clients[usize::from(other)] = model.client([CLIENT, OTHER][usize::from(other)]);
+                }
+                Step::Garbage(other) => {
+                    model.proxy.client_failed(clients[usize::from(other)], wire::refused::Refused(400));
+                    clients[usize::from(other)] = model.client([CLIENT, OTHER][usize::from(other)]);
+                }
+                Step::Origin(status, cseq, headers, body) => {
+                    let Some(id) = model.origins.keys().last().copied() else { continue };
+                    let mut response = Response::new(status, cseq);
+                    for (name, value) in headers {
+                        response.headers.push(HEADERS[name], value);
+                    }
+                    response.body = body;
+                    model.proxy.origin_item(id, Item::Response(response));
+                }
+                Step::OriginAsks(method) => {
+                    let Some(id) = model.origins.keys().last().copied() else { continue };
+                    model.proxy.origin_item(id, Item::Request(Request::new(METHODS[method], "*")));
+                }
+                Step::OriginGone => {
+                    let Some(id) = model.origins.keys().last().copied() else { continue };
+                    model.proxy.origin_closed(id, "gone");
+                }
+                Step::Datagram(to, from, bytes) => {
+                    let (own, from) = ("10.0.2.1".parse().unwrap(), format!("10.0.2.11:{from}").parse().unwrap());
+                    model.proxy.media_at_socket(own, to, from, &bytes);
+                    model.proxy.report_from_origin(own, to, from, &bytes);
+                    model.proxy.report_from_client("10.0.1.11".parse().unwrap(), &bytes);
+                }
+                Step::Tapped(track, bytes) => model.proxy.deliver(track, &bytes),
+                Step::Wait(half_seconds) => model.wait(Duration::from_millis(500 * half_seconds)),
+            }
+            model.run();
+            model.proxy.stream_states();
+            model.proxy.session_states();
+        }
+        clients.into_iter().for_each(|client| model.proxy.client_closed(client));
+        model.run();
+        model.wait(Duration::from_secs(100));
+        model.is_empty();
+        prop_assert_eq!(model.proxy.sizes(), (0, 0, 0));
+    }
+}

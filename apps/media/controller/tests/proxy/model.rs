@@ -1,0 +1,279 @@
+//! The state machine between models of clients and origins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::proxy::world::{Effect, From, World};
+use media::proxy::{ClientId, OriginId, Proxy};
+use media::settings::{Allowed, Credentials, Named, Settings};
+use media::tables::{Flow, FlowKey, Progress};
+use wire::rtsp::framing::{Framer, Item};
+use wire::rtsp::message::{Request, Response};
+
+use crate::origin::{Options, Origin};
+
+/// What the proxy asks for.
+#[derive(Default)]
+pub struct Surroundings {
+    state: u64,
+    /// Pairs of ports that are taken.
+    pub pairs: BTreeSet<u16>,
+    /// How many there may be.
+    pub most_pairs: usize,
+    pub progress: BTreeMap<u32, Progress>,
+    pub clock: u64,
+}
+
+impl World for Surroundings {
+    fn random(&mut self) -> u64 {
+        // splitmix64
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn bind_pair(&mut self, _: IpAddr) -> Option<u16> {
+        let free =
+            (20000..).step_by(2).find(|port| !self.pairs.contains(port)).filter(|_| self.pairs.len() < self.most_pairs);
+        free.inspect(|port| _ = self.pairs.insert(*port))
+    }
+
+    fn release_pair(&mut self, _: IpAddr, port: u16) {
+        assert!(self.pairs.remove(&port), "port {port} was not taken");
+    }
+
+    fn bind_media(&mut self, _: IpAddr) -> bool {
+        true
+    }
+
+    fn progress(&mut self, track: u32) -> Progress {
+        self.progress.get(&track).copied().unwrap_or_default()
+    }
+
+    fn reset_progress(&mut self, track: u32) {
+        self.progress.remove(&track);
+    }
+
+    fn clock(&mut self) -> u64 {
+        self.clock
+    }
+}
+
+pub const CLIENT: &str = "10.0.1.11:50000";
+pub const OTHER: &str = "10.0.1.12:50000";
+/// What the examples ask for.
+pub const URL: &str = "rtsp://proxy:8554/10.0.2.11:8554/film";
+
+/// All of it.
+pub struct Model {
+    pub proxy: Proxy<Surroundings>,
+    pub now: Duration,
+    /// How origins are, by host; others can't be reached.
+    pub hosts: BTreeMap<String, Options>,
+    /// Connections to origins, also those that have ended.
+    pub origins: BTreeMap<OriginId, (Origin, Framer)>,
+    /// Those that the proxy has closed.
+    pub closed_origins: BTreeSet<OriginId>,
+    /// What clients got and have not looked at.
+    pub got: BTreeMap<ClientId, (Framer, Vec<Item>)>,
+    pub closed_clients: BTreeSet<ClientId>,
+    pub flows: BTreeMap<String, (FlowKey, Flow)>,
+    pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    cseq: u32,
+}
+
+impl Model {
+    pub fn new(options: Options) -> Model {
+        Model::with(options, |_| {})
+    }
+
+    pub fn with(options: Options, change: impl FnOnce(&mut Settings)) -> Model {
+        let credentials = Credentials { user: "viewer".into(), password: "secret".into() };
+        let mut settings = Settings {
+            origins: vec![Allowed::Prefix { address: "10.0.2.0".parse().unwrap(), length: 24 }],
+            streams: vec![Named {
+                name: "door".into(),
+                url: "rtsp://camera.example/1".into(),
+                credentials: Some(credentials),
+                live: None,
+            }],
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let surroundings = Surroundings { most_pairs: 1000, ..Surroundings::default() };
+        let hosts = ["10.0.2.11", "camera.example"].map(|host| (host.to_owned(), options.clone()));
+        Model {
+            proxy: Proxy::new(surroundings, Arc::new(settings)),
+            now: Duration::ZERO,
+            hosts: hosts.into(),
+            origins: BTreeMap::new(),
+            closed_origins: BTreeSet::new(),
+            got: BTreeMap::new(),
+            closed_clients: BTreeSet::new(),
+            flows: BTreeMap::new(),
+            datagrams: Vec::new(),
+            cseq: 0,
+        }
+    }
+
+    /// A client connects.
+    pub fn client(&mut self, from: &str) -> ClientId {
+        let id = self.proxy.client_opened(from.parse().unwrap(), "10.0.1.1:8554".parse().unwrap()).expect("room");
+        self.got.insert(id, (Framer::default(), Vec::new()));
+        id
+    }
+
+    /// Carries out what the proxy has done, until it does nothing more.
+    pub fn run(&mut self) {
+        while let Some(effect) = self.proxy.next_effect() {
+            match effect {
+                Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes) => {
+                    let Some((framer, items)) = self.got.get_mut(&id) else { continue };
+                    framer.push(&bytes);
+                    while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {
+                        items.push(item);
+                    }
+                }
+                Effect::CloseClient(id) => _ = self.closed_clients.insert(id),
+                Effect::Connect { id, host, .. } => match self.hosts.get(&host) {
+                    Some(options) => {
+                        self.origins.insert(id, (Origin::new(options.clone()), Framer::default()));
+                        let peer = SocketAddr::new(host.parse().unwrap_or([10, 0, 2, 99].into()), 8554);
+                        self.proxy.origin_opened(id, "10.0.2.1:40000".parse().unwrap(), peer);
+                    }
+                    None => self.proxy.origin_closed(id, "nobody is there"),
+                },
+                Effect::ToOrigin(id, bytes) => {
+                    let Some((origin, framer)) = self.origins.get_mut(&id) else { continue };
+                    framer.push(&bytes);
+                    let mut answers = Vec::new();
+                    while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {
+                        if let Item::Request(request) = item {
+                            answers.extend(origin.answer(&request));
+                        }
+                    }
+                    answers.into_iter().for_each(|answer| self.proxy.origin_item(id, Item::Response(answer)));
+                }
+                Effect::CloseOrigin(id) => _ = self.closed_origins.insert(id),
+                Effect::SetFlow(key, flow) => _ = self.flows.insert(format!("{key:?}"), (key, flow)),
+                Effect::RemoveFlow(key) => {
+                    self.flows.remove(&format!("{key:?}")).expect("a flow that was set");
+                }
+                Effect::Datagram(from, to, bytes) => self.datagrams.push((from, to, bytes)),
+            }
+        }
+    }
+
+    /// Sends a request; the answer, if it has come.
+    pub fn try_ask(&mut self, client: ClientId, method: &str, url: &str, headers: &[(&str, &str)]) -> Option<Response> {
+        let mut request = Request::new(method, url);
+        self.cseq += 1;
+        request.headers.push("CSeq", self.cseq.to_string());
+        headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        self.send(client, request);
+        self.answer(client)
+    }
+
+    pub fn send(&mut self, client: ClientId, request: Request) {
+        self.proxy.client_item(client, Item::Request(request));
+        self.run();
+    }
+
+    /// The next answer that a client has got.
+    pub fn answer(&mut self, client: ClientId) -> Option<Response> {
+        let items = &mut self.got.get_mut(&client)?.1;
+        let at = items.iter().position(|item| matches!(item, Item::Response(_)))?;
+        match items.remove(at) {
+            Item::Response(response) => Some(response),
+            _ => None,
+        }
+    }
+
+    /// The packets that a client has got on its connection.
+    pub fn data(&mut self, client: ClientId) -> Vec<(u8, Vec<u8>)> {
+        let items = std::mem::take(&mut self.got.get_mut(&client).unwrap().1);
+        items
+            .into_iter()
+            .filter_map(|item| match item {
+                Item::Data { channel, packet } => Some((channel, packet)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Sends a request and gets the answer, with the number of the request.
+    #[track_caller]
+    pub fn ask(&mut self, client: ClientId, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
+        let answer = self.try_ask(client, method, url, headers).expect("an answer");
+        assert_eq!(answer.cseq(), Some(self.cseq), "{method}");
+        answer
+    }
+
+    /// The same where it must succeed.
+    #[track_caller]
+    pub fn good(&mut self, client: ClientId, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
+        let answer = self.ask(client, method, url, headers);
+        assert_eq!(answer.status, 200, "{method} {url}: {answer:?}");
+        answer
+    }
+
+    /// Sets up tracks over UDP, from a port on; the session.
+    #[track_caller]
+    pub fn set_up(&mut self, client: ClientId, url: &str, tracks: usize, port: u16) -> String {
+        let mut session = String::new();
+        for track in 0..tracks {
+            let port = port + 2 * track as u16;
+            let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
+            let mut headers = vec![("Transport", transport.as_str())];
+            if !session.is_empty() {
+                headers.push(("Session", &session));
+            }
+            let answer = self.good(client, "SETUP", &format!("{url}/trackID={track}"), &headers);
+            let said = answer.headers.get("session").unwrap();
+            session = said.split(';').next().unwrap().to_owned();
+        }
+        session
+    }
+
+    /// Time goes on, with a look at what is due each half second.
+    pub fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += Duration::from_millis(500);
+            self.proxy.world.clock = self.now.as_nanos() as u64;
+            self.proxy.set_now(self.now);
+            self.proxy.tick();
+            self.run();
+        }
+    }
+
+    /// The only flow entry from a port.
+    #[track_caller]
+    pub fn flow_from(&self, port: u16) -> (FlowKey, Flow) {
+        let mut found = self.flows.values().filter(|(key, _)| key.src.port() == port);
+        let one = found.next().unwrap_or_else(|| panic!("no flow from {port}: {:?}", self.flows));
+        assert!(found.next().is_none());
+        *one
+    }
+
+    /// What the last connection to an origin was asked: methods.
+    pub fn methods(&self) -> Vec<&str> {
+        let (origin, _) = self.origins.values().last().expect("an origin");
+        origin.asked.iter().map(|request| request.method.as_str()).collect()
+    }
+
+    /// Nothing is left: no session, no presentation, no port, no flow.
+    #[track_caller]
+    pub fn is_empty(&self) {
+        let (_, sessions, streams) = self.proxy.sizes();
+        assert_eq!((sessions, streams), (0, 0));
+        assert!(self.proxy.world.pairs.is_empty(), "{:?}", self.proxy.world.pairs);
+        assert!(self.flows.is_empty(), "{:?}", self.flows);
+        let open: Vec<_> = self.origins.keys().filter(|id| !self.closed_origins.contains(id)).collect();
+        assert!(open.is_empty(), "{open:?}");
+    }
+}

@@ -1,0 +1,72 @@
+/* The source of the stream: bursts, each when all that became of the one before has come. */
+#define _GNU_SOURCE
+#include "stream.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST 64
+/* Of the sinks' map: see sink.bpf.c. */
+#define ALL 4096
+/* Copies that have not come by then are lost. */
+#define PATIENCE 200000000ULL
+
+static uint64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uint64_t copies,
+		       const volatile uint64_t *counts, uint64_t nanoseconds, struct stream_sent *sent)
+{
+	uint64_t start = now(), end = start + nanoseconds;
+	memset(sent, 0, sizeof *sent);
+	while (now() < end) {
+		uint64_t due = counts[ALL] + copies * burst, until = now() + PATIENCE;
+		int count = sendmmsg(socket, messages, burst, 0);
+		if (count != (int)burst)
+			return count < 0 ? errno : ENOBUFS;
+		sent->bursts++;
+		/* What is to be done gets the CPU now. */
+		while (counts[ALL] < due && now() < until)
+			sched_yield();
+		sent->lost += counts[ALL] < due ? due - counts[ALL] : 0;
+	}
+	sent->seconds_e9 = now() - start;
+	return 0;
+}
+
+int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t burst, uint32_t copies, int counts,
+		  uint64_t nanoseconds, struct stream_sent *sent)
+{
+	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_ifindex = interface};
+	struct iovec piece = {(void *)frame, bytes};
+	struct mmsghdr messages[MOST];
+	size_t size = (ALL + 2) * sizeof(uint64_t);
+	int on = 1, error = 0, fd;
+	if (burst > MOST)
+		return EINVAL;
+	for (uint32_t i = 0; i < burst; i++)
+		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &piece, .msg_iovlen = 1}};
+	const volatile uint64_t *map = mmap(NULL, size, PROT_READ, MAP_SHARED, counts, 0);
+	if (map == MAP_FAILED)
+		return errno;
+	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (void *)&at, sizeof at) ||
+	    setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on))
+		error = errno;
+	else
+		error = send_bursts(fd, messages, burst, copies, map, nanoseconds, sent);
+	if (fd >= 0)
+		close(fd);
+	munmap((void *)map, size);
+	return error;
+}

@@ -1,0 +1,161 @@
+//! Messages as the socket takes them: each a header of what is to be done with it, and the bytes of its packets where
+//! they lie.
+
+use super::datagram::{Kind, MOST_HEADERS, look, sum};
+use super::plan::{MOST, Plan, WINDOW};
+use crate::packets::{Bytes, TxBatch};
+use crate::sys::Messages;
+
+/// Payloads that are shared whose sums are remembered within a batch, and places that each may have.
+const SUMS: usize = 64;
+const PROBES: usize = 4;
+/// `struct virtio_net_hdr` (linux/virtio_net.h) as bytes; `VIRTIO_NET_HDR_F_NEEDS_CSUM`, `VIRTIO_NET_HDR_GSO_UDP_L4`.
+const HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+const UDP_L4: u8 = 5;
+/// The header of a packet that is sent as it is.
+static PLAIN: [u8; HEADER] = [0; HEADER];
+
+/// In the place of a packet.
+const NOTHING: Bytes<'static> = Bytes { head: &[], rest: &[] };
+
+/// What a message has.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// The first of its packets.
+    pub first: u16,
+    /// How many there are.
+    pub packets: u16,
+    /// Their bytes.
+    pub bytes: u32,
+}
+
+/// The messages of a window, with the memory that they need.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// As the kernel takes them.
+    pub messages: Messages,
+    /// What each of them has.
+    pub ready: Vec<Ready>,
+    /// What precedes the payload of super-packets. Never more than its capacity, so that they stay where they are.
+    fronts: Vec<[u8; HEADER + MOST_HEADERS]>,
+    sums: Sums,
+}
+
+impl Outgoing {
+    /// Without messages.
+    pub fn new() -> Self {
+        Outgoing {
+            messages: Messages::new(WINDOW, 3 * WINDOW),
+            ready: Vec::with_capacity(WINDOW),
+            fronts: Vec::with_capacity(WINDOW),
+            sums: Sums([(0, 0, 0); SUMS]),
+        }
+    }
+
+    /// Makes what was planned for packets of a batch from `start` on: super-packets of those whose checksums are right,
+    /// where it may `join` them, and messages of one packet each.
+    pub fn make(&mut self, plan: &Plan, batch: &TxBatch<'_>, start: usize, join: bool) {
+        self.messages.clear();
+        self.ready.clear();
+        self.fronts.clear();
+        self.sums.0.fill((0, 0, 0));
+        for message in &plan.messages {
+            let (mut numbers, mut packets, mut count) = ([0; MOST], [NOTHING; MOST], 0);
+            // By place in the message.
+            let mut right = 0u64;
+            for number in plan.packets(message.first) {
+                let packet = batch.packet(start + number);
+                (numbers[count], packets[count]) = (number as u16, packet);
+                if join && message.packets > 1 {
+                    right |= u64::from(self.sums.is_right(packet)) << count;
+                }
+                count += 1;
+            }
+            let mut place = 0;
+            while place < count {
+                let run = ((right >> place).trailing_ones() as usize).clamp(1, count - place);
+                let of_run = &packets[place..place + run];
+                let bytes = of_run.iter().map(|packet| packet.len() as u32).sum();
+                match of_run {
+                    [packet] => self.single(*packet),
+                    _ => self.joined(of_run),
+                }
+                self.ready.push(Ready { first: numbers[place], packets: run as u16, bytes });
+                place += run;
+            }
+        }
+    }
+
+    /// A message of one packet, as it is.
+    fn single(&mut self, packet: Bytes<'_>) {
+        self.messages.begin();
+        [&PLAIN[..], packet.head, packet.rest].into_iter().for_each(|piece| self.messages.push(piece));
+    }
+
+    /// A super-packet: the first one's headers, with the length of all, and the payloads.
+    fn joined(&mut self, packets: &[Bytes<'_>]) {
+        let mut headers = [0; MOST_HEADERS];
+        let Kind::Datagram(first) = look(packets[0], &mut headers) else { return };
+        let bytes = first.headers();
+        let payload: usize = packets.iter().map(|packet| packet.len() - bytes).sum();
+        // Within what the plan allows.
+        first.extend(&mut headers, payload as u16);
+        let (start, place) = first.checksum();
+        let mut front = [0; HEADER + MOST_HEADERS];
+        (front[0], front[1]) = (NEEDS_CHECKSUM, UDP_L4);
+        for (word, value) in [bytes as u16, first.payload, start, place].into_iter().enumerate() {
+            front[2 + 2 * word..4 + 2 * word].copy_from_slice(&value.to_ne_bytes());
+        }
+        front[HEADER..].copy_from_slice(&headers);
+        assert!(self.fronts.len() < self.fronts.capacity(), "as many messages as packets at most");
+        self.fronts.push(front);
+        self.messages.begin();
+        self.messages.push(&self.fronts[self.fronts.len() - 1][..HEADER + bytes]);
+        for packet in packets {
+            let (head, rest) = behind(*packet, bytes);
+            self.messages.push(head);
+            self.messages.push(rest);
+        }
+    }
+}
+
+/// What follows so many bytes of a packet.
+fn behind(packet: Bytes<'_>, bytes: usize) -> (&[u8], &[u8]) {
+    let head = bytes.min(packet.head.len());
+    (&packet.head[head..], &packet.rest[bytes - head..])
+}
+
+/// Sums of what many packets of a batch share, by place and length.
+#[derive(Debug)]
+struct Sums([(usize, usize, u16); SUMS]);
+
+impl Sums {
+    /// Whether the checksums of a datagram are right.
+    fn is_right(&mut self, packet: Bytes<'_>) -> bool {
+        let mut headers = [0; MOST_HEADERS];
+        let Kind::Datagram(datagram) = look(packet, &mut headers) else { return false };
+        datagram.is_right(&headers, || {
+            let (head, rest) = behind(packet, datagram.headers());
+            let rest = if rest.is_empty() { 0 } else { self.of(rest) };
+            // Behind an odd number of bytes the two bytes of each word have changed places (RFC 1071 section 2).
+            let rest = if head.len() % 2 == 1 { rest.swap_bytes() } else { rest };
+            sum(head, rest.into())
+        })
+    }
+
+    /// The sum of bytes that do not change until the batch is sent.
+    fn of(&mut self, bytes: &[u8]) -> u16 {
+        let (place, length) = (bytes.as_ptr() as usize, bytes.len());
+        // The upper bits of a product depend on all of the lower ones.
+        let first = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let mut places = (first..first + PROBES).map(|place| place % SUMS);
+        let at = places
+            .find(|&at| matches!(self.0[at], (known, bytes, _) if (known, bytes) == (place, length) || bytes == 0));
+        let known = &mut self.0[at.unwrap_or(first)];
+        if (known.0, known.1) != (place, length) {
+            *known = (place, length, sum(bytes, 0));
+        }
+        known.2
+    }
+}
