@@ -86,12 +86,12 @@ impl Hops {
             unsettled: false,
             unasked: Vec::new(),
         };
-        let (mut groups, mut places) = (Vec::new(), HOPS..0);
+        let (mut groups, mut first, mut end) = (Vec::new(), HOPS, 0);
         for (number, hop) in tables.hops.entries().into_iter().filter(|(number, _)| *number >= FIRST) {
             hops.fresh = hops.fresh.max(number + 1);
             if hop.action == HopAction::Group {
-                let end = hop.first.saturating_add(hop.ways.into());
-                places = places.start.min(hop.first)..places.end.max(end.min(HOPS));
+                first = first.min(hop.first);
+                end = end.max(hop.first.saturating_add(hop.ways.into()).min(HOPS));
                 groups.push(number);
             } else {
                 let source = tables.sources.get(&number).unwrap_or(Ipv6Addr::UNSPECIFIED);
@@ -103,7 +103,7 @@ impl Hops {
         hops.slots.resize_with((hops.fresh - FIRST) as usize, || None);
         hops.stale_groups = groups;
         // In front of the places that are in use, or behind them.
-        let own = if HOPS - places.end >= places.start { places.end..HOPS } else { 0..places.start };
+        let own = if HOPS - end >= first || end == 0 { end..HOPS } else { 0..first };
         let own = own.start.next_multiple_of(MOST)..own.end / MOST * MOST;
         hops.blocks = Blocks::new(own.start, own.end);
         let others = (0..HOPS).step_by(MOST as usize).filter(|place| !own.contains(place));
@@ -119,7 +119,7 @@ impl Hops {
     }
 
     /// Number of next hops.
-    pub fn count(&self) -> usize {
+    pub fn known(&self) -> usize {
         self.by_key.len()
     }
 
@@ -131,6 +131,13 @@ impl Hops {
         &mut self.slots[index]
     }
 
+    /// One route or group more leads there.
+    fn count(&mut self, number: u32) {
+        if let Some(slot) = self.slot(number) {
+            slot.refs += 1;
+        }
+    }
+
     /// What a number stands for.
     pub fn key(&self, number: u32) -> Option<&Key> {
         self.slots.get(number.checked_sub(FIRST)? as usize)?.as_ref().map(|slot| &slot.key)
@@ -140,7 +147,7 @@ impl Hops {
     /// say of it.
     pub fn acquire(&mut self, key: Key, before: Option<u32>, rendered: impl FnOnce() -> Rendered) -> Result<u32, Full> {
         if let Some(number) = self.by_key.get(&key).copied() {
-            self.slot(number).as_mut().map(|slot| slot.refs += 1);
+            self.count(number);
             return Ok(number);
         }
         let block = match &key {
@@ -181,9 +188,8 @@ impl Hops {
                 self.unasked.push(number);
             }
             Key::Group(ways) => {
-                for (way, _) in ways.clone() {
-                    self.slot(way).as_mut().map(|slot| slot.refs += 1);
-                }
+                let ways = ways.clone();
+                ways.iter().for_each(|(way, _)| self.count(*way));
             }
             _ => {}
         }

@@ -109,7 +109,7 @@ impl Mirror {
 
     /// Number of next hops.
     pub fn next_hops(&self) -> usize {
-        self.hops.count()
+        self.hops.known()
     }
 
     /// Number of routes that operators or the configuration have set to prefixes that have one of the kernel.
