@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
             Item::Response(response) => (response.to_bytes(), &response.headers, &response.body),
             Item::Data { channel, packet } => {
                 let bytes = interleaved(*channel, packet).expect("it came in one");
-                assert_eq!(read([bytes].into_iter()).0, [item.clone()]);
+                assert_eq!(read([bytes].into_iter()).0, std::slice::from_ref(item));
                 continue;
             }
         };
@@ -107,8 +107,8 @@ fn description(bytes: &[u8]) {
     let again = Description::parse(text.as_bytes()).expect("what is written can be read");
     assert_eq!(again.written(&written), text);
     assert_eq!(again.media(), description.media());
-    for track in 0..description.media() {
-        assert_eq!(again.media_control(track, "rtsp://x/"), media[track]);
+    for (track, url) in media.iter().enumerate() {
+        assert_eq!(again.media_control(track, "rtsp://x/"), *url);
         assert_eq!(again.clock_rate(track), description.clock_rate(track));
     }
 }
