@@ -104,8 +104,7 @@ fn serve(mut stream: TcpStream, mut origin: Origin, log: &Arc<Mutex<Log>>, ends:
     let (client, own) = (stream.peer_addr().unwrap().ip(), stream.local_addr().unwrap().ip());
     // Streams of this connection go on while this says so.
     let playing = Arc::new(AtomicBool::new(false));
-    loop {
-        let Ok(count @ 1..) = stream.read(&mut buffer) else { break };
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
         framer.push(&buffer[..count]);
         while let Ok(Some(item)) = framer.next_item() {
             let Item::Request(request) = item else { continue };
@@ -156,7 +155,7 @@ fn play(
     };
     let (media, reports) = (bind(from), bind(from + 1));
     reports.set_nonblocking(true).unwrap();
-    let mut state = u64::from(sequence) << 32 | track as u64 + 1;
+    let mut state = (u64::from(sequence) << 32) | (track as u64 + 1);
     let mut count = 0u32;
     while goes_on() {
         let mut packet = vec![0x80, 33];
