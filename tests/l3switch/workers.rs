@@ -16,8 +16,8 @@ over_both!(two_workers_that_sleep, two_workers_that_poll);
 
 const FLOWS: u32 = 100;
 const NUMBERS: u32 = 60;
-/// Rounds of numbers that a receiver may be behind the sender. What is under way must fit in a queue of the kernel (1000
-/// packets per CPU), for a machine that stands still for a moment loses what does not.
+/// Rounds of numbers that a receiver may be behind the sender. What is under way must fit in a queue of the kernel,
+/// 1000 packets per CPU: a machine that stands still for a moment loses what does not.
 const BEHIND: u32 = 2;
 /// An address that is set to be h3's.
 const BEHIND_H3: [u8; 4] = [10, 0, 2, 77];

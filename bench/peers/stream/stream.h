@@ -16,8 +16,8 @@ struct stream_sent {
 	uint64_t lost;
 };
 
-/* Packets that come to this thread's network namespace go to all receivers, until *stop. With `gso`, those of a receiver
- * that came together are one message (UDP_SEGMENT). Returns 0, or the number of an error. */
+/* Packets that come to this thread's network namespace go to all receivers, until *stop. With `gso`, those of a
+ * receiver that came together are one message (UDP_SEGMENT). Returns 0, or the number of an error. */
 int stream_fan_out(const uint32_t *receivers, uint32_t count, bool gso, const uint32_t *stop);
 
 /* Sends a frame in bursts to an interface of this thread's network namespace for so many nanoseconds, each when all

@@ -79,8 +79,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// With so many receivers. The box's devices have addresses, and its kernel knows the receivers, where the system is
-    /// one that uses it.
+    /// With so many receivers. The box's devices have addresses, and its kernel knows the receivers, where the system
+    /// is one that uses it.
     pub fn new(receivers: usize, by_kernel: bool, links: Links) -> Result<Self, String> {
         let namespace = |label| Namespace::new(label).map_err(text);
         let (source, system, sink) = (namespace("source")?, namespace("system")?, namespace("sink")?);

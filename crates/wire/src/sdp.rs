@@ -128,8 +128,8 @@ impl Description {
         self.range().is_none_or(|range| range.is_open())
     }
 
-    /// The description as the proxy gives it: its own address in `o=` and `c=`, its own URLs, no ports, and nothing that
-    /// names the origin.
+    /// The description as the proxy gives it: its own address in `o=` and `c=`, its own URLs, no ports, and nothing
+    /// that names the origin.
     pub fn written(&self, own: &Written) -> String {
         let kind = if own.address.is_ipv6() { "IP6" } else { "IP4" };
         let any = if own.address.is_ipv6() { "::" } else { "0.0.0.0" };

@@ -1,5 +1,5 @@
-//! The media proxy between other people's programs: GStreamer's RTSP server, ffmpeg, ffprobe and mpv. `make compat` runs
-//! this.
+//! The media proxy between other people's programs: GStreamer's RTSP server, ffmpeg, ffprobe and mpv. `make compat`
+//! runs this.
 
 #[allow(dead_code)]
 #[path = "../live/network.rs"]

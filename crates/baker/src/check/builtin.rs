@@ -126,7 +126,8 @@ impl CodeChecker<'_, '_> {
         given == wanted
     }
 
-    /// `packet_copy`, `packet_encap` and `packet_replace`. The latter two change the protocol to the one that is wanted.
+    /// `packet_copy`, `packet_encap` and `packet_replace`. The latter two change the protocol to the one that is
+    /// wanted.
     fn packet(
         &mut self,
         name: &ast::Name,

@@ -239,9 +239,9 @@ pub enum Op {
         /// The channel.
         channel: ChannelId,
     },
-    /// Puts a copy of the packet to a channel: its bytes from `skip` behind the head on, and its metadata but for fields
-    /// that the copy has other values of. Does not consume. Only the placer makes it, for the kernel, which cannot have
-    /// the copy as a packet: the channel leads out of it.
+    /// Puts a copy of the packet to a channel: its bytes from `skip` behind the head on, and its metadata but for
+    /// fields that the copy has other values of. Does not consume. Only the placer makes it, for the kernel, which
+    /// cannot have the copy as a packet: the channel leads out of it.
     Tap {
         /// The packet.
         packet: Value,

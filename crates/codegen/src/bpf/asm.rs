@@ -102,7 +102,8 @@ impl<'c> Kernel<'c, '_> {
         Ok((has, ptr))
     }
 
-    /// Whether a number (64 bits) is 1 to `most` (1 bit), and the number; where it is found to be so, the verifier knows.
+    /// Whether a number (64 bits) is 1 to `most` (1 bit), and the number; where it is found to be so, the verifier
+    /// knows.
     pub(super) fn has_count(&self, number: IntValue<'c>, most: u64) -> Res<(IntValue<'c>, IntValue<'c>)> {
         let text = format!("$0 = 0\n\tif $1 < 1 goto +2\n\tif $1 > {most} goto +1\n\t$0 = 1");
         let both = self.context.struct_type(&[self.i64.into(), self.i64.into()], false);

@@ -61,8 +61,8 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
-    /// Writes what workers go on with (16 bits of the channel, 32 of the head), and the packet's metadata but for fields
-    /// that are other than its own.
+    /// Writes what workers go on with (16 bits of the channel, 32 of the head), and the packet's metadata but for
+    /// fields that are other than its own.
     pub(super) fn write_punt(
         &self,
         state: PointerValue<'c>,

@@ -22,8 +22,8 @@ pub(super) fn key_of<K: Key>(key: &K) -> (Fields, Option<u32>) {
     (fields, prefix_len)
 }
 
-/// What is stored in one or several fields of a table: numbers, bools, addresses, arrays and tuples of them. A struct of
-/// the program is a tuple of its fields, in order.
+/// What is stored in one or several fields of a table: numbers, bools, addresses, arrays and tuples of them. A struct
+/// of the program is a tuple of its fields, in order.
 ///
 /// A controller that has a type of its own for a struct implements this with the tuple's:
 ///

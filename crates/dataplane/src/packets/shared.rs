@@ -267,7 +267,8 @@ impl WorkerContext {
         let least = self.share_least();
         let copy = self.pop()?;
         let pool = self.pool();
-        // SAFETY: both are the worker's, and the packet is whole, so at the same place of the other frame there is room.
+        // SAFETY: both are the worker's, and the packet is whole, so at the same place of the other frame there is
+        // room.
         unsafe {
             let (offset, len) = (pool.offset(frame), pool.bytes(frame).len());
             let shares = own.zip(least).map(|(own, least)| (own as usize, least as usize));

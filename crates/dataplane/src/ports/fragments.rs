@@ -9,8 +9,8 @@ use crate::sys;
 /// others for about 3500.
 const ONE_FRAGMENT: usize = 3000;
 
-/// How a program for ports with these drivers is compiled: for packets in several fragments where the MTU of an interface
-/// is large, which only such programs may be at.
+/// How a program for ports with these drivers is compiled: for packets in several fragments where the MTU of an
+/// interface is large, which only such programs may be at.
 pub fn kernel_options<'a>(drivers: impl IntoIterator<Item = &'a Driver>) -> Options {
     let is_large = |driver: &Driver| {
         let (Driver::Xdp { interface } | Driver::Auto { interface }) = driver else { return false };

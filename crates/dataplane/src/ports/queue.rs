@@ -23,8 +23,8 @@ pub trait Queue: Send {
     fn receive(&mut self, batch: &mut RxBatch<'_>);
 
     /// Sends packets, those of a flow in order, without waiting. The frames that the driver does not take out of the
-    /// batch are free when it returns: those of packets whose bytes it has copied, or could not send. Those after such a
-    /// one are still tried.
+    /// batch are free when it returns: those of packets whose bytes it has copied, or could not send. Those after such
+    /// a one are still tried.
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent;
 
     /// Readable when there may be packets. `None`: no need to wait for this queue.

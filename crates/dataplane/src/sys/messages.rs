@@ -55,8 +55,8 @@ impl Messages {
         message.msg_hdr.msg_iovlen += 1;
     }
 
-    /// Sends messages from this one on without waiting, while the kernel takes them; how many it took. An error is about
-    /// the first of them.
+    /// Sends messages from this one on without waiting, while the kernel takes them; how many it took. An error is
+    /// about the first of them.
     ///
     /// # Safety
     /// The bytes of all pieces that were pushed since the last [`Messages::clear`] are still there.

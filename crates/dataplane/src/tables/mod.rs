@@ -7,9 +7,9 @@
 //! each field of up to 8 bytes changes at once, but another worker's look-up at that moment may see some fields old and
 //! others new.
 //!
-//! Imports run `runtime → deadlines, view → store → table → array, hash, lpm, trie`, from there to what these are made of (`bucket`,
-//! `slots`, `entries`, `nodes`, `values`), and to memory (`space`) at the bottom. `layout` turns numbers into bytes and
-//! back.
+//! Imports run `runtime → deadlines, view → store → table → array, hash, lpm, trie`, from there to what these are made
+//! of (`bucket`, `slots`, `entries`, `nodes`, `values`), and to memory (`space`) at the bottom. `layout` turns numbers
+//! into bytes and back.
 
 mod array;
 mod bucket;

@@ -33,8 +33,8 @@ fn each(instance: &Instance) -> Vec<u64> {
 const FLOWS: u8 = 200;
 const BURST: u32 = 10;
 
-/// Sends bursts of all flows and receives them at the other end, a packet of each flow at a time: a veth device has room
-/// for 256 packets where the machine does not run who takes them.
+/// Sends bursts of all flows and receives them at the other end, a packet of each flow at a time: a veth device has
+/// room for 256 packets where the machine does not run who takes them.
 pub fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
     let mut next: HashMap<u8, u32> = HashMap::new();
     for number in 0..bursts * BURST {

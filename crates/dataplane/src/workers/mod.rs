@@ -1,9 +1,9 @@
 //! Workers: each runs a program to completion over the batches of its ports' queues.
 //!
 //! Orders for a worker come through its [`Handover`]; packets of controllers and timers run between two batches.
-//! Imports run `worker → handover → running → timer, deadline, queues, groups → onward`: the loop over the ports, how it
-//! gets another program, a program on one worker, the program's timers, periodic ones and those at deadlines, packets
-//! that wait.
+//! Imports run `worker → handover → running → timer, deadline, queues, groups → onward`: the loop over the ports, how
+//! it gets another program, a program on one worker, the program's timers, periodic ones and those at deadlines,
+//! packets that wait.
 
 mod deadline;
 mod groups;

@@ -1,8 +1,8 @@
 //! Timers, queues and groups by simulated time, without a worker: the same on every engine.
 //!
 //! The earliest one first; at one time periodic timers before those at deadlines, each kind in the program's order, and
-//! keys in theirs, then packets of queues, by lines. Copies for the members of groups take no time: they come before all
-//! that follows, packet by packet, in the order of the members' numbers.
+//! keys in theirs, then packets of queues, by lines. Copies for the members of groups take no time: they come before
+//! all that follows, packet by packet, in the order of the members' numbers.
 
 use std::sync::Arc;
 

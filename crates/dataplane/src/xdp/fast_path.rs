@@ -210,8 +210,8 @@ impl FastPath {
     /// The rings by which copies come to so many workers, the number of which does not change; none where neither this
     /// program nor one before it makes any.
     ///
-    /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that is
-    /// behind loses its own alone.
+    /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that
+    /// is behind loses its own alone.
     pub(crate) fn tap_rings(&self, part: &KernelPart, workers: usize) -> io::Result<Vec<Arc<TapRing>>> {
         let mut state = self.lock();
         if part.has_taps && state.rings.is_empty() {

@@ -3,7 +3,8 @@
 //! ```text
 //! read  e.port   (bytes 0 to 1)       sram[read, 12 bytes]           bytes 0 to 12
 //! read  e.mac    (bytes 4 to 12)      sram[read, 4 bytes], ctx_swap  bytes 40 to 44: what lies between takes longer
-//! read  e.trust  (byte 40)                                           to read than another command; both are waited for at once
+//! read  e.trust  (byte 40)                                           to read than another command; both are waited for
+//! at once
 //! ```
 
 use baker::ir::Value;

@@ -1,5 +1,5 @@
-//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the fast path, and where there are
-//! several, or one on a connection, the controller's, which delivers them.
+//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the fast path, and where there
+//! are several, or one on a connection, the controller's, which delivers them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -174,8 +174,8 @@ impl<W: World> Proxy<W> {
         session.viewers.keys().for_each(|track| self.update_flow(session.upstream, *track));
     }
 
-    /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so that
-    /// its client notices.
+    /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so
+    /// that its client notices.
     pub(super) fn cut_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else { return };
         if session.playing {

@@ -1,5 +1,5 @@
-//! Own UDP ports: bound as long as they are a stream's, so that nothing else on the host takes them. RTCP comes to them;
-//! RTP does only where its flow is not known yet.
+//! Own UDP ports: bound as long as they are a stream's, so that nothing else on the host takes them. RTCP comes to
+//! them; RTP does only where its flow is not known yet.
 
 use std::collections::HashMap;
 use std::io;

@@ -107,8 +107,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Both ends with the same options, one request at a time, links as usual, settings as they are. The numbers are the
-    /// first sequence numbers of client and server.
+    /// Both ends with the same options, one request at a time, links as usual, settings as they are. The numbers are
+    /// the first sequence numbers of client and server.
     pub fn alike(options: TcpOptions, [client_first, server_first]: [u32; 2]) -> Hosts {
         let routers = Routers { mtu: [1500; 2], quote: 8 };
         Hosts {

@@ -1,4 +1,5 @@
-//! The control flow graph of a body: the order in which passes and code generators visit blocks, edges backwards, loops.
+//! The control flow graph of a body: the order in which passes and code generators visit blocks, edges backwards,
+//! loops.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What a program asks of declared checksums: whether they are right, that they are computed anew, what a payload adds up
-//! to. `checksum` keeps them.
+//! What a program asks of declared checksums: whether they are right, that they are computed anew, what a payload adds
+//! up to. `checksum` keeps them.
 
 use super::Lowering;
 use crate::builtin::Function;

@@ -181,8 +181,8 @@ impl Stepper {
         self.batch([(port, frame)].into_iter())
     }
 
-    /// Runs frames with their ports through the program, up to [`MAX_BATCH`] at once as a worker does, or one by one where
-    /// it has groups. Gives what left it, in order.
+    /// Runs frames with their ports through the program, up to [`MAX_BATCH`] at once as a worker does, or one by one
+    /// where it has groups. Gives what left it, in order.
     pub fn receive_batch(&mut self, packets: &[(u8, Vec<u8>)]) -> Vec<StepOutput> {
         let has_groups = self.program.group_fields().is_some();
         let batches = packets.chunks(if has_groups { 1 } else { MAX_BATCH });
