@@ -155,7 +155,7 @@ fn packets_that_do_not_fit_with_their_labels() {
         });
     }
     let [_, middle, _] = core.stop();
-    assert!(middle.ppf("mtu_check.fragment") >= 2, "{middle:?}");
+    assert!(middle.ppf("fragment.fragment") >= 2, "{middle:?}");
     assert!(middle.ppf("icmp_error.error4") >= 1 && middle.ppf("icmp_error.error6") >= 1, "{middle:?}");
     assert!(middle.drops().into_iter().all(|(reason, _)| reason == "no_neighbour"), "{middle:?}");
 }
