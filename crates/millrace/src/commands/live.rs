@@ -20,7 +20,7 @@ use super::engine;
 use super::instance::{ports, read};
 use super::packets::Packets;
 use crate::apps;
-use applications::BUILT_IN;
+use ::applications::BUILT_IN;
 
 /// All that is said of a port; the device in words.
 type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Gso, Option<u32>);
