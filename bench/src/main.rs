@@ -3,8 +3,6 @@
 //! The sides of a comparison are interleaved in one run and repeated; medians are quoted, with the least and the
 //! greatest value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
 
-#[path = "../../crates/millrace/src/applications.rs"]
-mod applications;
 mod apps;
 mod callgrind;
 mod compile;

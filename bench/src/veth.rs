@@ -18,9 +18,9 @@ use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
 use lab::{Flow, Generator, LinkConfig, Mac, Namespace, Sink, Traffic, veth};
 
-use crate::applications::BUILT_IN;
 use crate::results::Results;
 use crate::{Effort, text};
+use applications::BUILT_IN;
 
 /// CPU of the system under test.
 pub const SYSTEM_CPU: usize = 0;

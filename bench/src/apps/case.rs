@@ -9,8 +9,8 @@ use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use dataplane::ports::read_trace;
 
-use crate::applications::BUILT_IN;
 use crate::text;
+use applications::BUILT_IN;
 
 /// Ports and frames.
 pub type Trace = Vec<(u8, Vec<u8>)>;

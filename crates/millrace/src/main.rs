@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-mod applications;
 mod apps;
 mod commands;
 mod logs;

@@ -8,8 +8,8 @@ use control::config::Config;
 use dataplane::ports::PortSpec;
 use dataplane::{Access, PortConfig};
 
-use crate::applications::BUILT_IN;
 use crate::apps::Source;
+use applications::BUILT_IN;
 
 /// Reads the configuration: the file given, else the one beside the program, else an empty one.
 pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program) -> Result<Config, Failure> {

@@ -19,8 +19,8 @@ use dataplane::{Access, Carried, Instance, PortConfig, Report};
 use super::engine;
 use super::instance::{ports, read};
 use super::packets::Packets;
-use crate::applications::BUILT_IN;
 use crate::apps;
+use ::applications::BUILT_IN;
 
 /// All that is said of a port; the device in words.
 type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Gso, Option<u32>);

@@ -10,7 +10,7 @@ use cli::failure::Failure;
 use control::config::Config;
 
 use super::trace::{self, Trace, wrong};
-use crate::applications::BUILT_IN;
+use applications::BUILT_IN;
 
 /// `--opt`, `--profile`.
 #[derive(Clone, clap::Args)]

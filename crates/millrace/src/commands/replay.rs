@@ -14,8 +14,8 @@ use dataplane::{EngineKind, ReplayError, ReplayInput, ReplayOutputs, replay};
 use super::instance::{configuration, port_number};
 use super::packets::Packets;
 use super::trace::{EntryPorts, wrong};
-use crate::applications::BUILT_IN;
 use crate::apps;
+use applications::BUILT_IN;
 
 /// What runs the program.
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -24,10 +24,10 @@ use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
 use super::watch::{ControllerWatch, PortWatch};
-use crate::applications::BUILT_IN;
 use crate::apps;
 use crate::apps::Source;
 use crate::supervisor::Supervisor;
+use applications::BUILT_IN;
 
 /// What to run.
 #[derive(clap::Args)]

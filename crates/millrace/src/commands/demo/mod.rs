@@ -20,9 +20,9 @@ use dataplane::ports::{Driver, PortSpec};
 use dataplane::{EngineKind, Instance, Options, TableAccess, bench};
 use lab::L3Switch;
 
-use crate::applications::{BUILT_IN, LINKED};
 use crate::apps;
 use crate::commands::instance::ports;
+use applications::{BUILT_IN, LINKED};
 
 /// How to run it.
 #[derive(clap::Args)]

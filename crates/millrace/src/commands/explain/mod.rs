@@ -20,8 +20,8 @@ use dataplane::xdp;
 use super::instance::configuration;
 use super::packets::by_profile;
 use super::trace::{self, Trace, wrong};
-use crate::applications::BUILT_IN;
 use crate::apps::{self, Source};
+use applications::BUILT_IN;
 
 /// What to explain.
 #[derive(clap::Args)]

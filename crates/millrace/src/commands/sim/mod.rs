@@ -26,8 +26,8 @@ use self::view::View;
 use super::instance::configuration;
 use super::packets::by_profile;
 use super::trace;
-use crate::applications::BUILT_IN;
 use crate::apps;
+use applications::BUILT_IN;
 
 /// What to simulate.
 #[derive(clap::Args)]

@@ -24,8 +24,8 @@ use dataplane::step::StepError;
 
 use self::pattern::Pattern;
 use self::report::{NotRun, Report};
-use crate::applications::BUILT_IN;
 use crate::apps::{self, Source};
+use applications::BUILT_IN;
 
 /// What runs the cases.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
