@@ -56,6 +56,8 @@ const MODULE_WORDS: [&str; 31] = [
 const PARAMETER_WORDS: [&str; 4] = ["protocol", "type", "const", "table"];
 /// Words in a protocol.
 const PROTOCOL_WORDS: [&str; 6] = ["demux", "length", "covers", "pseudo", "header", "payload"];
+/// Words behind a controller that packets go to.
+const WIRE_WORDS: [&str; 2] = ["batch", "within"];
 /// Words in a body.
 const BODY_WORDS: [&str; 13] = [
     "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",
@@ -181,7 +183,8 @@ impl Model {
     fn wire_ends(&self) -> Vec<CompletionItem> {
         let modules =
             self.globals().filter(|s| matches!(s.kind, Kind::Module | Kind::Instance)).map(|s| self.symbol_item(s));
-        modules.chain(builtin::ENDS.iter().map(|b| item(b.name, CompletionItemKind::KEYWORD))).collect()
+        let ends = builtin::ENDS.iter().map(|b| item(b.name, CompletionItemKind::KEYWORD));
+        modules.chain(ends).chain(words(&WIRE_WORDS)).collect()
     }
 
     /// Anywhere else: by what the cursor stands in.
@@ -298,7 +301,8 @@ mod tests {
         let quoted: Vec<_> = quoted.filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect();
         assert!(quoted.len() > 25, "{quoted:?}");
         let ends = builtin::ENDS.map(|end| end.name);
-        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS, &PARAMETER_WORDS, &ends].concat();
+        let in_modules = [&MODULE_WORDS[..], &PROTOCOL_WORDS, &BODY_WORDS, &PARAMETER_WORDS].concat();
+        let offered = [&FILE_WORDS[..], &in_modules, &WIRE_WORDS, &ends].concat();
         let missing: Vec<_> = quoted.into_iter().filter(|word| !offered.contains(word)).collect();
         assert_eq!(missing, [] as [&str; 0]);
     }
