@@ -102,10 +102,12 @@ impl<'c> Kernel<'c, '_> {
         Ok((has, ptr))
     }
 
-    /// Whether a number (64 bits) is 1 to `most` (1 bit), and the number; where it is found to be so, the verifier
-    /// knows.
+    /// Whether a number (64 bits) below 2^32 is 1 to `most` (1 bit), and the number; where it is found to be so, the
+    /// verifier knows. It may know the lower half of the number already, and would take 0 for possible as long as it
+    /// knows nothing of the upper half (6.18).
     pub(super) fn has_count(&self, number: IntValue<'c>, most: u64) -> Res<(IntValue<'c>, IntValue<'c>)> {
-        let text = format!("$0 = 0\n\tif $1 < 1 goto +2\n\tif $1 > {most} goto +1\n\t$0 = 1");
+        let below = "$1 <<= 32\n\t$1 >>= 32";
+        let text = format!("{below}\n\t$0 = 0\n\tif $1 < 1 goto +2\n\tif $1 > {most} goto +1\n\t$0 = 1");
         let both = self.context.struct_type(&[self.i64.into(), self.i64.into()], false);
         let value = self.asm(both.into(), text, "=&r,=r,1", &[number.into()], true)?.into_struct_value();
         let flag = self.builder.build_extract_value(value, 0, "")?.into_int_value();
