@@ -64,10 +64,12 @@ fn a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted(driver: &str
     let report = switch.stop();
     let lost = received.lost(&sent);
     // What the kernel had taken when the link went down it did not deliver: a few at each flap.
-    let counted = report.dropped("tx_failed");
-    assert!(counted > 0 && counted <= lost && lost - counted < 100, "{lost} lost, {counted} counted: {report:?}");
+    let failed = report.dropped("tx_failed");
+    // While the port is down its packets come to a worker, which a busy machine may not run soon enough.
+    let counted = failed + report.port("p1", "lost in kernel");
+    assert!(failed > 0 && counted <= lost && lost - counted < 100, "{lost} lost, {counted} counted: {report:?}");
     assert_eq!((received.duplicated, received.reordered), (0, 0), "{received:?}");
-    assert_eq!(report.port("p3", "failed"), counted, "{report:?}");
+    assert_eq!(report.port("p3", "failed"), failed, "{report:?}");
 }
 
 fn a_port_that_is_removed_and_made_again_is_used_again(driver: &str) {
