@@ -1,5 +1,5 @@
-//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the kernel, several receivers' by a
-//! worker. The controller gets copies where somebody plays on a connection, and delivers them.
+//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the kernel, several receivers' by
+//! a worker. The controller gets copies where somebody plays on a connection, and delivers them.
 //!
 //! Receivers are members of their track's group as long as they play, also the only one. So it goes from one to several
 //! and back by one change of the flow entry, and nobody is without packets in between.
