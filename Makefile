@@ -48,7 +48,7 @@ endure: ## run the splicer under very many, held, long and ill-treated connectio
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg and mpv
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl
 	@tools/setup compat
 	@cargo test --release --quiet --package millrace --test compat --test media_compat -- --nocapture --test-threads=1
 
