@@ -11,8 +11,8 @@ as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
-demo: ## build Millrace and show it forwarding between four hosts (ARGS=... is passed on)
-	@tools/setup demo
+demo: ## build Millrace and show it forwarding between four hosts (ARGS=splice, ARGS=media: those applications)
+	@tools/setup demo $(firstword $(ARGS))
 	@echo "demo: building (a few minutes the first time)"
 	@cargo build --release --quiet --package millrace
 	@$(as_root) $(target)/release/millrace demo $(ARGS)
@@ -38,7 +38,7 @@ fmt: ## format all Rust files
 bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QUICK=1 for a smoke run)
 	@test -n "$(B)" || { echo "bench: say which: make bench B=NAME" >&2; exit 1; }
 	@tools/setup bench
-	@bench/run $(B)
+	@bench/run $(B) $(ARGS)
 
 soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time)
 	@tools/setup test

@@ -18,8 +18,8 @@ mod process;
 
 use std::thread;
 
-use lab::Running;
-use network::{Media, must};
+use lab::{Namespace, Running};
+use network::{Media, PATIENCE, must};
 use players::PLAYERS;
 use process::Scratch;
 
@@ -103,7 +103,7 @@ fn viewers_of_a_camera_see_what_it_shows() {
     });
     let shown = direct.stop();
     for (name, frames) in viewers {
-        // What ffmpeg makes of frames before the first key frame is nobody's picture. Some frames are like others, so all
+        // What ffmpeg makes of frames before the first key frame is nobody's picture. Some frames are like others: all
         // must be found in one piece.
         let is_shown = |begin: &usize| shown.windows(frames.len() - begin).any(|own| *own == frames[*begin..]);
         let begin = (0..frames.len().min(KEY)).find(is_shown);
@@ -113,4 +113,24 @@ fn viewers_of_a_camera_see_what_it_shows() {
     assert_eq!(media.metric("media_streams_failed_total"), 0);
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();
+}
+
+/// The demo, as root; without privileges all of it runs on workers.
+#[test]
+fn the_demo_runs() {
+    let own = must(Namespace::new("outside"));
+    for prefix in [vec![], process::without_privileges()] {
+        let line = [&prefix[..], &[env!("CARGO_BIN_EXE_millrace"), "demo", "media", "--seconds", "5"]].concat();
+        let output = must(own.command(line[0]).args(&line[1..]).limit(2 * PATIENCE).check());
+        let text = output.text();
+        for part in
+            ["\n1. two players", "\n2. a third one", "paused: 0 frames", "seeks to 8 s", "from there on: 75 of 75"]
+        {
+            assert!(text.contains(part), "{part:?} is missing: {output}");
+        }
+        let compared = text.lines().filter(|line| line.contains(" decoded frames are ")).count();
+        assert_eq!(compared, 6, "{output}");
+        assert_eq!(text.contains("\nnot in the kernel"), !prefix.is_empty(), "{output}");
+        print!("{text}");
+    }
 }
