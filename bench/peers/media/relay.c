@@ -1,5 +1,5 @@
-/* A relay of one RTP stream by sockets, as media servers forward: recvmmsg(2) of what came, sendmmsg(2) to all receivers,
- * each with a source and numbers of its own in front of the payload, which is where it came. */
+/* A relay of one RTP stream by sockets, as media servers forward: recvmmsg(2) of what came, sendmmsg(2) to all
+ * receivers, each with a source and numbers of its own in front of the payload, which is where it came. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
