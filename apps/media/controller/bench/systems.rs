@@ -231,7 +231,7 @@ impl Drop for Millrace {
 /// The example in the kernel, with room for many sessions of one client.
 fn configuration() -> String {
     let mut own = include_str!("../../media.toml").replace("auto:", "xdp:");
-    for name in ["connections", "sessions"] {
+    for name in ["connections", "sessions", "receivers"] {
         own = own.replace(&format!("\n{name} = 4096"), &format!("\n{name} = {MOST}"));
     }
     own.replace("\nper_client = 64 ", &format!("\nper_client = {MOST} "))
