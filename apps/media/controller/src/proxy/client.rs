@@ -9,6 +9,7 @@ use wire::rtsp::framing::Item;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 
+use super::admission::Nonce;
 use super::target::{Target, target};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId};
@@ -29,6 +30,10 @@ pub(super) struct Client {
     waiting: VecDeque<Request>,
     /// Sessions whose streams it carries: they end with it.
     pub(super) carries: Vec<SessionId>,
+    /// Whether it may have what the request is about that is being answered.
+    pub(super) admitted: bool,
+    /// What its proofs of passwords are for.
+    pub(super) nonce: Option<Nonce>,
     /// Whether it has had a session.
     pub(super) had_session: bool,
     heard: Duration,
@@ -48,6 +53,8 @@ impl<W: World> Proxy<W> {
             busy: false,
             waiting: VecDeque::new(),
             carries: Vec::new(),
+            admitted: false,
+            nonce: None,
             had_session: false,
             heard: self.now,
         };
@@ -113,7 +120,7 @@ impl<W: World> Proxy<W> {
                 return;
             }
             let Some(request) = client.waiting.pop_front() else { return };
-            client.busy = true;
+            (client.busy, client.admitted) = (true, false);
             self.counts.requests += 1;
             self.serve(id, request);
         }

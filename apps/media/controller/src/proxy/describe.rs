@@ -10,6 +10,9 @@ use super::{ClientId, Proxy, UpstreamId};
 impl<W: World> Proxy<W> {
     pub(super) fn describe(&mut self, id: ClientId, request: Request) {
         let Some(target) = self.target_of(id, &request) else { return };
+        if !self.admits(id, &request, &target) {
+            return;
+        }
         let accepts = |value: &str| {
             let kind = value.split(';').next().unwrap_or("").trim();
             ["application/sdp", "application/*", "*/*"].iter().any(|own| kind.eq_ignore_ascii_case(own))

@@ -6,6 +6,7 @@
 //! | `world` | what it asks for, and what it has done: effects |
 //! | `target` | which presentation a URL of a client means |
 //! | `client` | connections of clients: requests in order, answers |
+//! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
@@ -14,6 +15,7 @@
 //! | `reports` | RTCP, on both sides |
 //! | `state` | what is shown to operators |
 
+mod admission;
 mod client;
 mod describe;
 mod flows;
@@ -34,6 +36,7 @@ use std::time::Duration;
 
 use wire::keyed_map::KeyedMap;
 
+use self::admission::Guesses;
 use self::client::Client;
 use self::session::Session;
 use self::state::OriginCounts;
@@ -69,6 +72,10 @@ pub struct Counts {
     pub upstreams: u64,
     /// Those that ended by a fault of the origin.
     pub failed: u64,
+    /// Passwords and tokens that were wrong.
+    pub wrong: u64,
+    /// Requests that were refused unread, after too many of these.
+    pub locked: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
     /// Packets that the controller got to deliver,
@@ -105,6 +112,7 @@ pub struct Proxy<W> {
     pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
     /// What is known of origins, by host and port.
     origins: BTreeMap<String, OriginCounts>,
+    guesses: Guesses,
     free_tracks: Vec<u32>,
     next_track: u32,
     next_id: u64,
@@ -133,6 +141,7 @@ impl<W: World> Proxy<W> {
             tracks: HashMap::new(),
             pairs: HashMap::new(),
             origins: BTreeMap::new(),
+            guesses: Guesses::default(),
             free_tracks: Vec::new(),
             next_track: 0,
             next_id: 1,

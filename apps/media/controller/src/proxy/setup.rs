@@ -22,6 +22,10 @@ impl<W: World> Proxy<W> {
                 Err(status) => return self.refuse(id, &request, status),
             },
         };
+        // Who has a session was admitted when it began.
+        if session.is_none() && !self.admits(id, &request, &target) {
+            return;
+        }
         let Some(client) = self.clients.get(&id) else { return };
         let address = client.peer.ip();
         let (wanted, channels) = (request.headers.get("transport").unwrap_or(""), self.free_channels(id));

@@ -8,7 +8,7 @@ use http_auth::{PasswordClient, PasswordParams};
 use wire::rtcp::SenderReport;
 use wire::rtsp::message::Request;
 use wire::rtsp::transport::Transport;
-use wire::rtsp::url::Url;
+use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
 use super::target::{Presentation, Target};
@@ -314,7 +314,7 @@ impl<W: World> Proxy<W> {
     /// The origin can't be had, or does not do what it must: whoever waits is told, sessions end.
     pub(super) fn fail_upstream(&mut self, id: UpstreamId, status: u16, why: &str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        tracing::warn!(origin = %own.url, "{why}");
+        tracing::warn!(origin = %url::shown(&own.url), "{why}");
         self.counts.failed += 1;
         let url = own.url.clone();
         let origin = self.origin_of(&url);

@@ -100,6 +100,7 @@ impl Model {
                 url: "rtsp://camera.example/1".into(),
                 credentials: Some(credentials),
                 live: None,
+                viewers: None,
             }],
             ..Settings::default()
         };
