@@ -49,6 +49,10 @@ impl<W: World> Proxy<W> {
         if let Some(id) = self.joinable.get(&target.presentation).filter(|id| self.upstreams.contains_key(id)) {
             return Ok(*id);
         }
+        // Nobody publishes it now.
+        if target.publish.is_some() {
+            return Err(404);
+        }
         if self.upstreams.len() >= self.settings.limits.sessions {
             return Err(503);
         }

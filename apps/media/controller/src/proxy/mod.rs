@@ -12,6 +12,8 @@
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `origin` | what origins answer |
 //! | `flows` | what becomes of a stream's packets: one receiver in the fast path, several by the controller |
+//! | `publish` | clients that publish: ANNOUNCE, RECORD |
+//! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `state` | what is shown to operators |
 
@@ -21,6 +23,8 @@ mod describe;
 mod flows;
 mod origin;
 mod play;
+mod publish;
+mod relay;
 mod reports;
 mod session;
 mod setup;
@@ -38,6 +42,7 @@ use wire::keyed_map::KeyedMap;
 
 use self::admission::Guesses;
 use self::client::Client;
+use self::publish::Publisher;
 use self::session::Session;
 use self::state::OriginCounts;
 use self::target::Presentation;
@@ -70,6 +75,8 @@ pub struct Counts {
     pub vanished: u64,
     /// Presentations that were asked for at origins.
     pub upstreams: u64,
+    /// Presentations that clients have published.
+    pub published: u64,
     /// Those that ended by a fault of the origin.
     pub failed: u64,
     /// Passwords and tokens that were wrong.
@@ -78,6 +85,8 @@ pub struct Counts {
     pub locked: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
+    /// Packets of streams that came on connections.
+    pub relayed: u64,
     /// Packets that the controller got to deliver,
     pub tapped: u64,
     /// and deliveries of them.
@@ -96,6 +105,8 @@ pub struct Proxy<W> {
     /// The time, since any moment.
     now: Duration,
     clients: HashMap<ClientId, Client>,
+    /// Those that publish.
+    publishers: HashMap<ClientId, Publisher>,
     sessions: HashMap<SessionId, Session>,
     /// By the text that clients know.
     names: KeyedMap<String, SessionId>,
@@ -132,6 +143,7 @@ impl<W: World> Proxy<W> {
             settings,
             now: Duration::ZERO,
             clients: HashMap::new(),
+            publishers: HashMap::new(),
             sessions: HashMap::new(),
             names: KeyedMap::default(),
             sources: KeyedMap::default(),
@@ -185,6 +197,8 @@ impl<W: World> Proxy<W> {
     pub fn end(&mut self) {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         sessions.into_iter().for_each(|id| self.end_session(id));
+        let publishers: Vec<ClientId> = self.publishers.keys().copied().collect();
+        publishers.into_iter().for_each(|id| self.close_client(id));
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.end_upstream(id));
     }

@@ -11,7 +11,7 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
-use super::upstream::{Job, Track, TrackState};
+use super::upstream::{Job, TrackState, tracks_of};
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
 use crate::tables::FlowKey;
@@ -167,23 +167,7 @@ impl<W: World> Proxy<W> {
         let header = |name: &str| response.headers.get(name);
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
         own.live = own.forced_live.unwrap_or(description.is_live());
-        own.tracks = (0..description.media())
-            .map(|track| Track {
-                state: TrackState::New,
-                control: description.media_control(track, &own.base),
-                kind: description.media_kind(track).to_owned(),
-                rate: description.clock_rate(track).unwrap_or(0),
-                port: 0,
-                number: 0,
-                rtcp: None,
-                source: None,
-                key: None,
-                report: None,
-                own_ssrc: 0,
-                reported: (0, 0),
-                reported_at: Duration::ZERO,
-            })
-            .collect();
+        own.tracks = tracks_of(&description, &own.base);
         // A control URL at another host would have the proxy's session leave its connection.
         let here = Url::parse(&own.url).map(|url| url.host.to_owned());
         for track in &mut own.tracks {

@@ -25,9 +25,15 @@ impl<W: World> Proxy<W> {
             own.is_some_and(|own| own.state == TrackState::Ready && own.source == Some(from.ip()))
         });
         let (Some((id, track)), Some(received)) = (found, rtcp::parse(datagram)) else { return };
-        let now = self.now;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         own.tracks[track].rtcp.get_or_insert(from);
+        self.pass_reports(id, track, &received);
+    }
+
+    /// Passes what the sender of a track reports on to all who play it.
+    pub(super) fn pass_reports(&mut self, id: UpstreamId, track: usize, received: &rtcp::Received) {
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
         let Some(report) = received.senders.first() else { return };
         own.tracks[track].report = Some((*report, now));
         let ends = received.ended.contains(&report.ssrc);
@@ -97,6 +103,9 @@ impl<W: World> Proxy<W> {
 
     /// Interleaved data of a client: reports, on channels of RTCP.
     pub(super) fn client_data(&mut self, id: ClientId, channel: u8, packet: &[u8]) {
+        if self.publishers.contains_key(&id) {
+            return self.published_data(id, channel, packet);
+        }
         let Some(client) = self.clients.get(&id) else { return };
         let is_report = |session: &SessionId| {
             let viewers = self.sessions.get(session).into_iter().flat_map(|own| own.viewers.values());

@@ -132,7 +132,7 @@ fn in_ms(ticks: u32, rate: u32) -> Option<f64> {
 }
 
 fn origin_name(url: &str) -> String {
-    Url::parse(url).map_or_else(String::new, |url| url::authority(url.host, Some(url.port())))
+    Url::parse(url).map_or_else(|| url.to_owned(), |url| url::authority(url.host, Some(url.port())))
 }
 
 impl<W: World> Proxy<W> {

@@ -31,6 +31,8 @@ pub struct Target {
     pub live: Option<bool>,
     /// Who may view it.
     pub viewers: Arc<Access>,
+    /// Who may publish it, where it does not come from an origin.
+    pub publish: Option<Arc<Access>>,
 }
 
 /// The parameter of a URL's query that is a token of the proxy's own.
@@ -53,15 +55,16 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     if path.is_empty() {
         return Err(404);
     }
-    let target = |presentation, name, live, viewers| {
+    let target = |presentation, viewers| {
         let base = base.to_owned();
-        Target { presentation, base, track, name, live, viewers }
+        Target { presentation, base, track, name: None, live: None, viewers, publish: None }
     };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
         let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
-        return Ok(target(presentation, Some(own.name.clone()), own.live, viewers));
+        let (name, publish) = (Some(own.name.clone()), own.publish.clone());
+        return Ok(Target { name, live: own.live, publish, ..target(presentation, viewers) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -76,7 +79,7 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     // What is the proxy's own is no business of the origin's.
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
-    Ok(target(Presentation { url, credentials: None }, None, None, settings.viewers.clone()))
+    Ok(target(Presentation { url, credentials: None }, settings.viewers.clone()))
 }
 
 /// Whether two URLs, or their paths, mean the same presentation, or tracks of it.
@@ -115,6 +118,7 @@ mod tests {
                 credentials,
                 live: Some(true),
                 viewers: None,
+                publish: None,
             }],
             ..Settings::default()
         }

@@ -107,6 +107,27 @@ pub(super) struct Track {
     pub(super) reported_at: Duration,
 }
 
+/// The tracks of a description, whose URLs are seen from a base.
+pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
+    (0..description.media())
+        .map(|track| Track {
+            state: TrackState::New,
+            control: description.media_control(track, base),
+            kind: description.media_kind(track).to_owned(),
+            rate: description.clock_rate(track).unwrap_or(0),
+            port: 0,
+            number: 0,
+            rtcp: None,
+            source: None,
+            key: None,
+            report: None,
+            own_ssrc: 0,
+            reported: (0, 0),
+            reported_at: Duration::ZERO,
+        })
+        .collect()
+}
+
 /// A presentation at its origin.
 pub(super) struct Upstream {
     pub(super) presentation: Presentation,
@@ -140,12 +161,44 @@ pub(super) struct Upstream {
     pub(super) waiting: Vec<(ClientId, Request)>,
     /// Whether the origin plays it.
     pub(super) playing: bool,
+    /// The client that publishes it, in place of an origin.
+    pub(super) publisher: Option<ClientId>,
     /// When it was used or asked last.
     pub(super) used: Duration,
     pub(super) since: Duration,
 }
 
 impl Upstream {
+    /// One of which nothing is known yet.
+    pub(super) fn new(target: &Target, connection: OriginId, now: Duration) -> Upstream {
+        let url = target.presentation.url.clone();
+        Upstream {
+            presentation: target.presentation.clone(),
+            base: url.clone(),
+            url,
+            live: target.live.unwrap_or(true),
+            forced_live: target.live,
+            connection,
+            addresses: None,
+            cseq: 0,
+            asked: None,
+            queue: VecDeque::from([Job::Options, Job::Describe]),
+            session: None,
+            timeout: Duration::from_secs(60),
+            knows_parameter: false,
+            auth: None,
+            redirects: 0,
+            description: None,
+            tracks: Vec::new(),
+            viewers: HashSet::new(),
+            waiting: Vec::new(),
+            playing: false,
+            publisher: None,
+            used: now,
+            since: now,
+        }
+    }
+
     /// Whether PLAY is on its way.
     pub(super) fn is_asked_to_play(&self) -> bool {
         let asked = self.asked.iter().map(|(_, _, job, _)| job);
@@ -212,31 +265,7 @@ impl<W: World> Proxy<W> {
     /// Begins to ask an origin for a presentation.
     pub(super) fn new_upstream(&mut self, target: &Target) -> UpstreamId {
         let (id, connection) = (self.new_id(), self.new_id());
-        let url = target.presentation.url.clone();
-        let upstream = Upstream {
-            presentation: target.presentation.clone(),
-            base: url.clone(),
-            url,
-            live: target.live.unwrap_or(true),
-            forced_live: target.live,
-            connection,
-            addresses: None,
-            cseq: 0,
-            asked: None,
-            queue: VecDeque::from([Job::Options, Job::Describe]),
-            session: None,
-            timeout: Duration::from_secs(60),
-            knows_parameter: false,
-            auth: None,
-            redirects: 0,
-            description: None,
-            tracks: Vec::new(),
-            viewers: HashSet::new(),
-            waiting: Vec::new(),
-            playing: false,
-            used: self.now,
-            since: self.now,
-        };
+        let upstream = Upstream::new(target, connection, self.now);
         self.counts.upstreams += 1;
         self.origin_of(&upstream.url).asked += 1;
         self.upstreams.insert(id, upstream);
@@ -286,21 +315,38 @@ impl<W: World> Proxy<W> {
 
     /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
     pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
+        self.take_place(id, track, true)?;
+        self.ask(id, Job::Setup { track });
+        Ok(())
+    }
+
+    /// Takes a place in `streams.progress`, and own ports where packets are to come to some; `Err` with the status where
+    /// there are none.
+    pub(super) fn take_place(&mut self, id: UpstreamId, track: usize, ports: bool) -> Result<(), u16> {
         let Some(own) = self.upstreams.get(&id) else { return Err(454) };
         let Some((local, _)) = own.addresses else { return Err(502) };
-        let Some(port) = self.world.bind_pair(local.ip()) else { return Err(503) };
+        let port = if ports { self.world.bind_pair(local.ip()).ok_or(503u16)? } else { 0 };
         let Some(number) = self.new_track((id, track)) else {
-            self.world.release_pair(local.ip(), port);
+            self.release_pair(local.ip(), port);
             return Err(503);
         };
         self.world.reset_progress(number);
-        self.pairs.insert((local.ip(), port), (id, track));
+        if ports {
+            self.pairs.insert((local.ip(), port), (id, track));
+        }
         let own_ssrc = self.world.random() as u32;
         if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
             (own.state, own.port, own.number, own.own_ssrc) = (TrackState::Asked, port, number, own_ssrc);
         }
-        self.ask(id, Job::Setup { track });
         Ok(())
+    }
+
+    /// Gives own ports back, where there are some.
+    fn release_pair(&mut self, address: IpAddr, port: u16) {
+        if port != 0 {
+            self.pairs.remove(&(address, port));
+            self.world.release_pair(address, port);
+        }
     }
 
     /// Serves the requests once more that wait for a presentation.
@@ -353,8 +399,7 @@ impl<W: World> Proxy<W> {
             self.tracks.remove(&track.number);
             self.free_tracks.push(track.number);
             if let Some((local, _)) = own.addresses {
-                self.pairs.remove(&(local.ip(), track.port));
-                self.world.release_pair(local.ip(), track.port);
+                self.release_pair(local.ip(), track.port);
             }
         }
         if own.session.is_some() && own.addresses.is_some() {
@@ -372,6 +417,9 @@ impl<W: World> Proxy<W> {
 
     pub(super) fn upstream_tick(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get(&id) else { return };
+        if let Some(publisher) = own.publisher {
+            return self.publisher_tick(publisher, id);
+        }
         let timeouts = &self.settings.timeouts;
         let since = |then: Duration| self.now.saturating_sub(then);
         if own.addresses.is_none() && since(own.used) > timeouts.connect {

@@ -18,6 +18,8 @@ pub trait World {
     fn bind_media(&mut self, address: IpAddr) -> bool;
     /// What was counted of a track.
     fn progress(&mut self, track: u32) -> Progress;
+    /// Sets what was counted of a track whose packets the program does not see.
+    fn set_progress(&mut self, track: u32, progress: &Progress);
     /// Forgets what was counted of a track.
     fn reset_progress(&mut self, track: u32);
     /// The time by which [`Progress::heard`] is told, in nanoseconds.

@@ -81,7 +81,7 @@ fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The URL at its origin, without user and password.
+    /// The URL at its origin, without user and password; `publish:NAME` where it is published.
     pub url: String,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
@@ -89,6 +89,8 @@ pub struct Named {
     pub live: Option<bool>,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
+    /// Who may publish it, where it does not come from an origin.
+    pub publish: Option<Arc<Access>>,
 }
 
 /// Who somebody is: the proxy at an origin, a client here.

@@ -159,11 +159,14 @@ impl Reader<'_, '_> {
 
     fn stream(&mut self, name: &str, value: &Value, path: &Path, settings: &Settings) -> Option<Named> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["url", "user", "password", "live", "viewers"], self.errors);
+        document::only(table, path, &["url", "user", "password", "live", "viewers", "publish"], self.errors);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
             self.errors.add(value.span().start, path, format!("{name:?} can't be a name"), accepted);
+        }
+        if table.contains_key("publish") {
+            return self.published(name, table, path, settings);
         }
         let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\"";
         let Some(url) = table.get("url") else {
@@ -191,6 +194,6 @@ impl Reader<'_, '_> {
         };
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
-        Some(Named { name: name.to_owned(), url: text?, credentials, live, viewers })
+        Some(Named { name: name.to_owned(), url: text?, credentials, live, viewers, publish: None })
     }
 }

@@ -5,6 +5,7 @@ mod hostile;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
+mod publish;
 mod refusals;
 mod sharing;
 mod sides;

@@ -54,6 +54,10 @@ impl World for Surroundings {
         self.progress.get(&track).copied().unwrap_or_default()
     }
 
+    fn set_progress(&mut self, track: u32, progress: &Progress) {
+        self.progress.insert(track, *progress);
+    }
+
     fn reset_progress(&mut self, track: u32) {
         self.progress.remove(&track);
     }
@@ -83,6 +87,8 @@ pub struct Model {
     pub closed_clients: BTreeSet<ClientId>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// The body of ANNOUNCE.
+    pub announced: Vec<u8>,
     cseq: u32,
 }
 
@@ -101,6 +107,7 @@ impl Model {
                 credentials: Some(credentials),
                 live: None,
                 viewers: None,
+                publish: None,
             }],
             ..Settings::default()
         };
@@ -117,6 +124,7 @@ impl Model {
             closed_clients: BTreeSet::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            announced: Vec::new(),
             cseq: 0,
         }
     }
@@ -175,6 +183,9 @@ impl Model {
         self.cseq += 1;
         request.headers.push("CSeq", self.cseq.to_string());
         headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        if method == "ANNOUNCE" {
+            request.body.clone_from(&self.announced);
+        }
         self.send(client, request);
         self.answer(client)
     }

@@ -1,13 +1,14 @@
 //! Users, and who may view or publish.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use control::document::{self, Path, Table, Value};
 use wire::rtsp::auth::Scheme;
 
 use super::Reader;
 use crate::settings::access::{Access, Secret};
-use crate::settings::{Credentials, Settings};
+use crate::settings::{Credentials, Named, Settings};
 
 /// Users at most.
 const MOST_USERS: usize = 4096;
@@ -35,6 +36,20 @@ impl Reader<'_, '_> {
         if let Some(access) = self.access(table, path, "viewers", &settings.users) {
             settings.viewers = access.into();
         }
+    }
+
+    /// A stream that is published.
+    pub(super) fn published(&mut self, name: &str, table: &Table, path: &Path, settings: &Settings) -> Option<Named> {
+        document::only(table, path, &["publish", "viewers"], self.errors);
+        let publish = self.access(table, path, "publish", &settings.users)?;
+        if publish == Access::default() {
+            let at = table.get("publish").map_or(0, |value| value.span().start);
+            let accepted = "`users`, `tokens` or `addresses`";
+            self.errors.add(at, &path.key("publish"), "this is empty, and would let anybody publish", accepted);
+        }
+        let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
+        let (name, url) = (name.to_owned(), format!("publish:{name}"));
+        Some(Named { name, url, credentials: None, live: Some(true), viewers, publish: Some(Arc::new(publish)) })
     }
 
     fn users(&mut self, value: &Value, path: &Path) -> Vec<Credentials> {
