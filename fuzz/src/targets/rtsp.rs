@@ -117,6 +117,7 @@ fn description(bytes: &[u8]) {
     for (track, url) in media.iter().enumerate() {
         assert_eq!(again.media_control(track, "rtsp://x/"), *url);
         assert_eq!(again.clock_rate(track), description.clock_rate(track));
+        assert_eq!(again.is_rtp(track), description.is_rtp(track));
     }
 }
 

@@ -45,6 +45,14 @@ fn players_get_the_picture_of_a_camera() {
         let output = must(player.limit(PATIENCE).check());
         println!("mpv, {url}: {}", output.text().lines().last().unwrap_or(""));
     }
+    assert_eq!(media.metric("media_packets_relayed_total"), 0);
+    let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/tcp";
+    let player = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-rtsp_transport", "udp", "-i", url]);
+    let output = must(player.args(["-t", SECONDS, "-map", "0:v", "-f", "framemd5", "-"]).limit(PATIENCE).check());
+    let frames = output.text().lines().filter(|line| !line.starts_with('#')).count();
+    assert!(frames > 50, "from a server without UDP: {frames} frames\n{output}");
+    println!("ffmpeg, {url}, which the camera sends on its connection: {frames} frames");
+    assert_ne!(media.metric("media_packets_relayed_total"), 0);
     assert_eq!(media.metric("media_streams_failed_total"), 0);
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();

@@ -1,11 +1,9 @@
 //! Streams that clients publish (ANNOUNCE and RECORD, RFC 2326 sections 10.3 and 10.11): such a client is the origin of
 //! a presentation, on the connection that it has made. Its session ends with that.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wire::rtcp;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 use wire::rtsp::transport::{self, Lower, Transport};
@@ -23,8 +21,6 @@ pub(super) struct Publisher {
     session: String,
     /// What it has announced.
     upstream: UpstreamId,
-    /// The channels of tracks that come on its connection.
-    channels: BTreeMap<usize, (u8, u8)>,
     /// When something came on its connection last.
     heard: Duration,
 }
@@ -111,12 +107,12 @@ impl<W: World> Proxy<W> {
         self.origin_of(&own.url).asked += 1;
         self.upstreams.insert(upstream, own);
         let session = format!("{:016x}{:016x}", self.world.random(), self.world.random());
-        self.publishers.insert(id, Publisher { session, upstream, channels: BTreeMap::new(), heard: self.now });
+        self.publishers.insert(id, Publisher { session, upstream, heard: self.now });
         self.answer_publisher(id, request);
     }
 
     fn setup_published(&mut self, id: ClientId, request: &Request) {
-        let Some((upstream, taken)) = self.publishers.get(&id).map(|own| (own.upstream, &own.channels)) else { return };
+        let Some(upstream) = self.publishers.get(&id).map(|own| own.upstream) else { return };
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let Some((local, peer)) = own.addresses else { return };
         let Some(track) = own.tracks.iter().position(|track| same_path(&track.control, &request.url)) else {
@@ -125,7 +121,8 @@ impl<W: World> Proxy<W> {
         if own.playing || own.tracks[track].state != TrackState::New {
             return self.refuse(id, request, 455);
         }
-        let taken = |first: u8| taken.values().any(|own| own.0 == first || own.1 == first);
+        let taken: Vec<_> = own.tracks.iter().filter_map(|track| track.channels).collect();
+        let taken = |channel: u8| taken.iter().any(|(rtp, rtcp)| *rtp == channel || *rtcp == channel);
         let free = (0..=254u8).step_by(2).find(|first| !taken(*first)).map(|first| (first, first + 1));
         let Some(mut chosen) = choose(request.headers.get("transport").unwrap_or(""), free, taken) else {
             return self.refuse(id, request, 461);
@@ -142,9 +139,7 @@ impl<W: World> Proxy<W> {
             own.rtcp = Some(SocketAddr::new(peer.ip(), rtcp));
             (chosen.server_port, chosen.source) = (Some((own.port, own.port + 1)), Some(local.ip().to_string()));
         }
-        if let (Some(channels), Some(own)) = (chosen.interleaved, self.publishers.get_mut(&id)) {
-            own.channels.insert(track, channels);
-        }
+        own.channels = chosen.interleaved;
         self.update_flow(upstream, track);
         let mut response = Response::new(200, request.cseq());
         response.headers.push("Transport", chosen.to_string());
@@ -174,14 +169,7 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.publishers.get_mut(&id) else { return };
         own.heard = now;
         let upstream = own.upstream;
-        let found = own.channels.iter().find(|(_, (rtp, rtcp))| *rtp == channel || *rtcp == channel);
-        let Some((track, is_media)) = found.map(|(track, (rtp, _))| (*track, *rtp == channel)) else { return };
-        // As on ports, both may come on the first channel (RFC 5761).
-        if is_media && !wire::rtp::is_rtcp(packet) {
-            self.relay(upstream, track, packet);
-        } else if let Some(received) = rtcp::parse(packet) {
-            self.pass_reports(upstream, track, &received);
-        }
+        self.connection_data(upstream, channel, packet);
     }
 
     /// A publisher has ended its stream, or it is over for a reason: viewers are told.

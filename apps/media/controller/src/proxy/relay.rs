@@ -1,10 +1,12 @@
 //! Packets of streams that come on connections: the slow way. They are counted as the program counts those of flows, and
 //! go to viewers by the controller's sockets.
 
+use wire::rtcp;
 use wire::rtp;
 use wire::rtsp::framing::interleaved;
 
 use super::session::Delivery;
+use super::upstream::TrackState;
 use super::world::{Effect, From, World};
 use super::{Proxy, UpstreamId, ordered};
 use crate::tables::Progress;
@@ -13,8 +15,23 @@ use crate::tables::Progress;
 const SEEN: u16 = u64::BITS as u16;
 
 impl<W: World> Proxy<W> {
+    /// A packet has come on a channel of the connection of an origin, or of a publisher.
+    pub(super) fn connection_data(&mut self, upstream: UpstreamId, channel: u8, packet: &[u8]) {
+        let tracks = self.upstreams.get(&upstream).into_iter().flat_map(|own| own.tracks.iter().enumerate());
+        let ready = tracks.filter(|(_, own)| own.state == TrackState::Ready);
+        let mut channels = ready.filter_map(|(track, own)| own.channels.map(|(rtp, rtcp)| (track, rtp, rtcp)));
+        let found = channels.find(|(_, rtp, rtcp)| *rtp == channel || *rtcp == channel);
+        let Some((track, rtp, _)) = found else { return };
+        // As on ports, both may come on the first channel (RFC 5761).
+        if rtp == channel && !rtp::is_rtcp(packet) {
+            self.relay(upstream, track, packet);
+        } else if let Some(received) = rtcp::parse(packet) {
+            self.pass_reports(upstream, track, &received);
+        }
+    }
+
     /// An RTP packet of a track has come on a connection: it is delivered to all who play.
-    pub(super) fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
+    fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
         let Some(header) = rtp::Header::read(packet) else { return };
         let Some(own) = self.upstreams.get(&upstream) else { return };
         self.counts.relayed += 1;

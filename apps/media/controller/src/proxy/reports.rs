@@ -123,7 +123,10 @@ impl<W: World> Proxy<W> {
         for at in 0..own.tracks.len() {
             let Some(track) = self.upstreams.get(&id).and_then(|own| own.tracks.get(at)) else { return };
             let due = self.now.saturating_sub(track.reported_at) >= PERIOD;
-            let Some(to) = track.rtcp.filter(|_| due && track.state == TrackState::Ready) else { continue };
+            if !due || track.state != TrackState::Ready || (track.rtcp.is_none() && track.channels.is_none()) {
+                continue;
+            }
+            let (to, channels) = (track.rtcp, track.channels);
             let progress = self.world.progress(track.number);
             let (packets, lost) = track.reported;
             // Expected since the last report are those that came and those that did not (RFC 3550 appendix A.3).
@@ -152,7 +155,17 @@ impl<W: World> Proxy<W> {
             if let Some(track) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(at)) {
                 (track.reported, track.reported_at) = ((progress.packets, progress.lost), now);
             }
-            self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes));
+            let framed = channels.and_then(|(_, rtcp)| interleaved(rtcp, &bytes));
+            let Some((connection, publisher)) = self.upstreams.get(&id).map(|own| (own.connection, own.publisher))
+            else {
+                return;
+            };
+            match (to, framed, publisher) {
+                (Some(to), ..) => self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes)),
+                (None, Some(framed), Some(publisher)) => self.effect(Effect::MediaToClient(publisher, framed)),
+                (None, Some(framed), None) => self.effect(Effect::ToOrigin(connection, framed)),
+                (None, None, _) => {}
+            }
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct Target {
     pub name: Option<String>,
     /// Whether the configuration says that it has no end.
     pub live: Option<bool>,
+    /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
+    pub carried: Option<bool>,
     /// Who may view it.
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
@@ -57,14 +59,14 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     }
     let target = |presentation, viewers| {
         let base = base.to_owned();
-        Target { presentation, base, track, name: None, live: None, viewers, publish: None }
+        Target { presentation, base, track, name: None, live: None, carried: None, viewers, publish: None }
     };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
         let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
         let (name, publish) = (Some(own.name.clone()), own.publish.clone());
-        return Ok(Target { name, live: own.live, publish, ..target(presentation, viewers) });
+        return Ok(Target { name, live: own.live, carried: own.carried, publish, ..target(presentation, viewers) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -117,6 +119,7 @@ mod tests {
                 url: "rtsp://cam/1".into(),
                 credentials,
                 live: Some(true),
+                carried: None,
                 viewers: None,
                 publish: None,
             }],

@@ -87,6 +87,8 @@ pub(super) struct Track {
     pub(super) kind: String,
     /// The rate of its clock, in hertz; 0 where it is not known.
     pub(super) rate: u32,
+    /// The channels that it comes on, where it comes on the connection.
+    pub(super) channels: Option<(u8, u8)>,
     /// The first of its own ports; 0: none yet.
     pub(super) port: u16,
     /// Its place in `streams.progress`.
@@ -107,6 +109,11 @@ pub(super) struct Track {
     pub(super) reported_at: Duration,
 }
 
+/// The channels that a track is asked for on. A description has 64 tracks at most.
+fn channels_of(track: usize) -> (u8, u8) {
+    (2 * track as u8, 2 * track as u8 + 1)
+}
+
 /// The tracks of a description, whose URLs are seen from a base.
 pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
     (0..description.media())
@@ -115,6 +122,7 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             control: description.media_control(track, base),
             kind: description.media_kind(track).to_owned(),
             rate: description.clock_rate(track).unwrap_or(0),
+            channels: None,
             port: 0,
             number: 0,
             rtcp: None,
@@ -161,6 +169,9 @@ pub(super) struct Upstream {
     pub(super) waiting: Vec<(ClientId, Request)>,
     /// Whether the origin plays it.
     pub(super) playing: bool,
+    /// Whether tracks are asked for on the connection, and whether they may be.
+    pub(super) carried: bool,
+    pub(super) may_be_carried: bool,
     /// The client that publishes it, in place of an origin.
     pub(super) publisher: Option<ClientId>,
     /// When it was used or asked last.
@@ -193,6 +204,8 @@ impl Upstream {
             viewers: HashSet::new(),
             waiting: Vec::new(),
             playing: false,
+            carried: target.carried == Some(true),
+            may_be_carried: target.carried != Some(false),
             publisher: None,
             used: now,
             since: now,
@@ -216,9 +229,13 @@ impl Upstream {
                 request
             }
             Job::Setup { track } => {
-                let track = &self.tracks[*track];
-                let mut request = Request::new("SETUP", &track.control);
-                request.headers.push("Transport", Transport::udp((track.port, track.port + 1)).to_string());
+                let own = &self.tracks[*track];
+                let wanted = match own.channels {
+                    Some(channels) => Transport::tcp(channels),
+                    None => Transport::udp((own.port, own.port + 1)),
+                };
+                let mut request = Request::new("SETUP", &own.control);
+                request.headers.push("Transport", wanted.to_string());
                 request
             }
             Job::Play { headers, .. } => {
@@ -315,7 +332,11 @@ impl<W: World> Proxy<W> {
 
     /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
     pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
-        self.take_place(id, track, true)?;
+        let carried = self.upstreams.get(&id).is_some_and(|own| own.carried);
+        self.take_place(id, track, !carried)?;
+        if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
+            own.channels = carried.then_some(channels_of(track));
+        }
         self.ask(id, Job::Setup { track });
         Ok(())
     }
@@ -339,6 +360,27 @@ impl<W: World> Proxy<W> {
             (own.state, own.port, own.number, own.own_ssrc) = (TrackState::Asked, port, number, own_ssrc);
         }
         Ok(())
+    }
+
+    /// The origin does not send a track over UDP: it is asked for on the connection, if it may be; whether it is.
+    pub(super) fn setup_carried(&mut self, id: UpstreamId, track: usize) -> bool {
+        let Some(own) = self.upstreams.get_mut(&id) else { return false };
+        let of = &mut own.tracks[track];
+        if !own.may_be_carried || of.channels.is_some() {
+            return false;
+        }
+        own.carried = true;
+        let (addresses, port, number) = (own.addresses, of.port, of.number);
+        addresses.into_iter().for_each(|(local, _)| self.release_pair(local.ip(), port));
+        self.tracks.remove(&number);
+        self.free_tracks.push(number);
+        self.take_place(id, track, false).is_ok()
+            && self.upstreams.get_mut(&id).is_some_and(|own| {
+                own.tracks[track].channels = Some(channels_of(track));
+                // In front of PLAY, which may wait behind it.
+                own.queue.push_front(Job::Setup { track });
+                true
+            })
     }
 
     /// Gives own ports back, where there are some.

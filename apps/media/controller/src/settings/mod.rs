@@ -87,6 +87,8 @@ pub struct Named {
     pub credentials: Option<Credentials>,
     /// Whether it has no end, so that its viewers share one stream; where nothing is said its description decides.
     pub live: Option<bool>,
+    /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
+    pub carried: Option<bool>,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.

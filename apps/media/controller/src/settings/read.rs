@@ -159,7 +159,12 @@ impl Reader<'_, '_> {
 
     fn stream(&mut self, name: &str, value: &Value, path: &Path, settings: &Settings) -> Option<Named> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["url", "user", "password", "live", "viewers", "publish"], self.errors);
+        document::only(
+            table,
+            path,
+            &["url", "user", "password", "live", "transport", "viewers", "publish"],
+            self.errors,
+        );
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
@@ -193,7 +198,15 @@ impl Reader<'_, '_> {
             (None, None) => None,
         };
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
+        let transport = |text: &str| match text {
+            "udp" => Some(false),
+            "tcp" => Some(true),
+            _ => None,
+        };
+        let accepted = "\"udp\" or \"tcp\"; UDP, and TCP where the server refuses it, otherwise";
+        let carried =
+            table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
-        Some(Named { name: name.to_owned(), url: text?, credentials, live, viewers, publish: None })
+        Some(Named { name: name.to_owned(), url: text?, credentials, live, carried, viewers, publish: None })
     }
 }

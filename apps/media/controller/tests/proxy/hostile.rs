@@ -22,6 +22,8 @@ enum Step {
     Garbage(bool),
     /// An origin says something that it was not asked.
     Origin(u16, Option<u32>, Vec<(usize, String)>, Vec<u8>),
+    /// An origin sends data on a channel.
+    OriginData(u8, Vec<u8>),
     /// An origin asks.
     OriginAsks(usize),
     /// An origin's connection ends.
@@ -34,7 +36,7 @@ enum Step {
     Wait(u64),
 }
 
-const METHODS: [&str; 10] = [
+const METHODS: [&str; 11] = [
     "OPTIONS",
     "DESCRIBE",
     "SETUP",
@@ -45,6 +47,7 @@ const METHODS: [&str; 10] = [
     "SET_PARAMETER",
     "ANNOUNCE",
     "RECORD",
+    "REDIRECT",
 ];
 /// URLs: of a film or a live stream, and of one that clients publish.
 const URLS: [&str; 8] = [
@@ -79,6 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Garbage),
         2 => (200u16..600, prop::option::of(0u32..12), prop::collection::vec((0..HEADERS.len(), "[a-zA-Z0-9=;/:,\" -]{0,30}"), 0..3), bytes())
             .prop_map(|(status, cseq, headers, body)| Step::Origin(status, cseq, headers, body)),
+        1 => (0u8..4, bytes()).prop_map(|(channel, bytes)| Step::OriginData(channel, bytes)),
         1 => (0..METHODS.len()).prop_map(Step::OriginAsks),
         1 => Just(Step::OriginGone),
         1 => (20000u16..20006, 6968u16..6975, bytes()).prop_map(|(to, from, bytes)| Step::Datagram(to, from, bytes)),
@@ -91,10 +95,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left(live in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
+    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
                        steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
-        let options = Options { live, tracks, silent, timeout: 20, ..Options::default() };
+        let options = Options { live, tcp_only, tracks, silent, timeout: 20, ..Options::default() };
         let mut model = Model::with(options, crate::publish::stage);
         model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
@@ -135,9 +139,15 @@ proptest! {
                     response.body = body;
                     model.proxy.origin_item(id, Item::Response(response));
                 }
+                Step::OriginData(channel, packet) => {
+                    let Some(id) = model.origins.keys().last().copied() else { continue };
+                    model.proxy.origin_item(id, Item::Data { channel, packet });
+                }
                 Step::OriginAsks(method) => {
                     let Some(id) = model.origins.keys().last().copied() else { continue };
-                    model.proxy.origin_item(id, Item::Request(Request::new(METHODS[method], "*")));
+                    let mut request = Request::new(METHODS[method], "*");
+                    request.headers.push("Location", URLS[0]);
+                    model.proxy.origin_item(id, Item::Request(request));
                 }
                 Step::OriginGone => {
                     let Some(id) = model.origins.keys().last().copied() else { continue };

@@ -80,6 +80,8 @@ pub struct Model {
     pub hosts: BTreeMap<String, Options>,
     /// Connections to origins, also those that have ended.
     pub origins: BTreeMap<OriginId, (Origin, Framer)>,
+    /// Data that came on their channels.
+    pub origin_data: Vec<(u8, Vec<u8>)>,
     /// Those that the proxy has closed.
     pub closed_origins: BTreeSet<OriginId>,
     /// What clients got and have not looked at.
@@ -106,6 +108,7 @@ impl Model {
                 url: "rtsp://camera.example/1".into(),
                 credentials: Some(credentials),
                 live: None,
+                carried: None,
                 viewers: None,
                 publish: None,
             }],
@@ -119,6 +122,7 @@ impl Model {
             now: Duration::ZERO,
             hosts: hosts.into(),
             origins: BTreeMap::new(),
+            origin_data: Vec::new(),
             closed_origins: BTreeSet::new(),
             got: BTreeMap::new(),
             closed_clients: BTreeSet::new(),
@@ -161,8 +165,10 @@ impl Model {
                     framer.push(&bytes);
                     let mut answers = Vec::new();
                     while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {
-                        if let Item::Request(request) = item {
-                            answers.extend(origin.answer(&request));
+                        match item {
+                            Item::Request(request) => answers.extend(origin.answer(&request)),
+                            Item::Data { channel, packet } => self.origin_data.push((channel, packet)),
+                            Item::Response(_) => {}
                         }
                     }
                     answers.into_iter().for_each(|answer| self.proxy.origin_item(id, Item::Response(answer)));

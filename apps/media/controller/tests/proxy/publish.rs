@@ -30,6 +30,7 @@ pub fn stage(settings: &mut Settings) {
         url: "publish:stage".into(),
         credentials: None,
         live: Some(true),
+        carried: None,
         viewers: None,
         publish: Some(Arc::new(Access { addresses, ..Access::default() })),
     });

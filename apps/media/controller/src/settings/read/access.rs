@@ -49,7 +49,15 @@ impl Reader<'_, '_> {
         }
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), format!("publish:{name}"));
-        Some(Named { name, url, credentials: None, live: Some(true), viewers, publish: Some(Arc::new(publish)) })
+        Some(Named {
+            name,
+            url,
+            credentials: None,
+            live: Some(true),
+            carried: None,
+            viewers,
+            publish: Some(Arc::new(publish)),
+        })
     }
 
     fn users(&mut self, value: &Value, path: &Path) -> Vec<Credentials> {
