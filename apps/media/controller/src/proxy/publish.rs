@@ -155,9 +155,6 @@ impl<W: World> Proxy<W> {
             return self.refuse(id, request, 455);
         }
         own.playing = true;
-        for track in own.tracks.iter_mut().filter(|track| track.state == TrackState::New) {
-            track.state = TrackState::Refused(404);
-        }
         let presentation = own.presentation.clone();
         self.joinable.insert(presentation, upstream);
         self.answer_publisher(id, request);
@@ -199,6 +196,7 @@ impl<W: World> Proxy<W> {
             self.end_publisher(id, Some("its publisher is not heard of any more"));
             self.close_client(id);
         } else {
+            self.flows_tick(upstream);
             self.report_upstream(upstream);
         }
     }

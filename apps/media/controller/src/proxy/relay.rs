@@ -1,5 +1,5 @@
-//! Packets of streams that come on connections: the slow way. They are counted as the program counts those of flows, and
-//! go to viewers by the controller's sockets.
+//! Packets of streams that come on connections: the slow way. They are counted as the program counts those of flows,
+//! and go to viewers by the controller's sockets.
 
 use wire::rtcp;
 use wire::rtp;

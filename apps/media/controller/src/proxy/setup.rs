@@ -55,6 +55,8 @@ impl<W: World> Proxy<W> {
             TrackState::Ready => {}
             TrackState::Refused(status) => return self.refuse(id, &request, status),
             TrackState::Asked => return own.waiting.push((id, request)),
+            // It was announced, and does not come.
+            TrackState::New if own.publisher.is_some() => return self.refuse(id, &request, 404),
             TrackState::New => {
                 if let Err(status) = self.setup_at_origin(upstream, track) {
                     return self.refuse(id, &request, status);
@@ -88,6 +90,16 @@ impl<W: World> Proxy<W> {
             Ok(session) => session,
             Err(status) => return self.refuse(id, request, status),
         };
+        if matches!(delivery, Delivery::Udp { .. }) {
+            if let Err(status) = self.reserve(upstream, session, track) {
+                if self.sessions.get(&session).is_some_and(|own| own.viewers.is_empty()) {
+                    self.end_session(session);
+                }
+                return self.refuse(id, request, status);
+            }
+        } else {
+            self.unreserve(upstream, session, track);
+        }
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
         let before = own.viewers.insert(track, Viewer { delivery, rewrite, report: None, round_trip: None });

@@ -11,6 +11,7 @@ use wire::rtsp::transport::Transport;
 use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
+use super::flows::Audience;
 use super::target::{Presentation, Target};
 use super::world::{Effect, World};
 use super::{ClientId, OriginId, Proxy, SessionId, UpstreamId};
@@ -99,6 +100,8 @@ pub(super) struct Track {
     pub(super) source: Option<IpAddr>,
     /// What its packets come with, once that is known.
     pub(super) key: Option<FlowKey>,
+    /// Who gets its packets.
+    pub(super) audience: Audience,
     /// The last sender report, and when it came.
     pub(super) report: Option<(SenderReport, Duration)>,
     /// Own source in reports to the origin.
@@ -128,6 +131,7 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             rtcp: None,
             source: None,
             key: None,
+            audience: Audience::default(),
             report: None,
             own_ssrc: 0,
             reported: (0, 0),
@@ -341,8 +345,8 @@ impl<W: World> Proxy<W> {
         Ok(())
     }
 
-    /// Takes a place in `streams.progress`, and own ports where packets are to come to some; `Err` with the status where
-    /// there are none.
+    /// Takes a place in `streams.progress`, and own ports where packets are to come to some; `Err` with the status
+    /// where there are none.
     pub(super) fn take_place(&mut self, id: UpstreamId, track: usize, ports: bool) -> Result<(), u16> {
         let Some(own) = self.upstreams.get(&id) else { return Err(454) };
         let Some((local, _)) = own.addresses else { return Err(502) };
@@ -370,17 +374,12 @@ impl<W: World> Proxy<W> {
             return false;
         }
         own.carried = true;
-        let (addresses, port, number) = (own.addresses, of.port, of.number);
+        let (port, addresses) = (std::mem::take(&mut of.port), own.addresses);
+        of.channels = Some(channels_of(track));
+        // In front of PLAY, which may wait behind it.
+        own.queue.push_front(Job::Setup { track });
         addresses.into_iter().for_each(|(local, _)| self.release_pair(local.ip(), port));
-        self.tracks.remove(&number);
-        self.free_tracks.push(number);
-        self.take_place(id, track, false).is_ok()
-            && self.upstreams.get_mut(&id).is_some_and(|own| {
-                own.tracks[track].channels = Some(channels_of(track));
-                // In front of PLAY, which may wait behind it.
-                own.queue.push_front(Job::Setup { track });
-                true
-            })
+        true
     }
 
     /// Gives own ports back, where there are some.
@@ -438,8 +437,9 @@ impl<W: World> Proxy<W> {
         self.connections.remove(&own.connection);
         for track in own.tracks.iter().filter(|track| track.state != TrackState::New) {
             track.key.into_iter().for_each(|key| self.effect(Effect::RemoveFlow(key)));
+            self.dismiss(track.number, &track.audience);
             self.tracks.remove(&track.number);
-            self.free_tracks.push(track.number);
+            self.free_tracks.push_back(track.number);
             if let Some((local, _)) = own.addresses {
                 self.release_pair(local.ip(), track.port);
             }
@@ -477,6 +477,7 @@ impl<W: World> Proxy<W> {
         if own.session.is_some() && own.asked.is_none() && since(own.used) >= own.timeout / 2 {
             self.ask(id, Job::KeepAlive);
         }
+        self.flows_tick(id);
         self.report_upstream(id);
     }
 }
