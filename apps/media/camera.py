@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""A camera for trying the media proxy, by GStreamer: a live test picture with a tone at rtsp://HOST:8554/test, and a
-film at rtsp://HOST:8554/film where a Matroska file (H.264, A-law) is given: camera.py [FILM].
+"""A camera for trying the media proxy, by GStreamer: a live test picture with a tone at rtsp://HOST:8554/test, the same
+on connections only at rtsp://HOST:8554/tcp, and a film at rtsp://HOST:8554/film where a Matroska file (H.264, A-law) is
+given: camera.py [FILM].
 
 Needs python3-gi, gir1.2-gst-rtsp-server-1.0 and gstreamer1.0-plugins-{base,good,ugly} (Debian's own Python).
 """
@@ -12,7 +13,7 @@ import gi
 
 gi.require_version("Gst", "1.0")
 gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstRtspServer  # noqa: E402
+from gi.repository import GLib, Gst, GstRtsp, GstRtspServer  # noqa: E402
 
 # A key frame each second: who comes late sees nothing before the next one.
 PICTURE = (
@@ -27,16 +28,19 @@ FILM = (
 
 Gst.init(None)
 server = GstRtspServer.RTSPServer(service="8554", address="::" if socket.has_dualstack_ipv6() else "0.0.0.0")
+transports = GstRtsp.RTSPLowerTrans
 
 
-def offer(path, pipeline, shared):
+def offer(path, pipeline, shared, protocols=transports.UDP | transports.TCP):
     factory = GstRtspServer.RTSPMediaFactory()
     factory.set_launch(f"( {pipeline} )")
     factory.set_shared(shared)
+    factory.set_protocols(protocols)
     server.get_mount_points().add_factory(path, factory)
 
 
 offer("/test", f"{PICTURE} {TONE}", True)
+offer("/tcp", f"{PICTURE} {TONE}", True, transports.TCP)
 if len(sys.argv) > 1:
     offer("/film", FILM.format(sys.argv[1]), False)
 if not server.attach(None):

@@ -142,6 +142,7 @@ pub fn rtsp() -> Vec<Vec<u8>> {
     [
         "OPTIONS rtsp://h:554/a RTSP/1.0\r\nCSeq: 1\r\nRequire: x\r\n\r\n$\0\0\u{3}abcPLAY * RTSP/1.0\r\nCSeq: 2\r\n\r\n",
         "SETUP rtsp://h/a/trackID=0 RTSP/1.0\r\nCSeq: 3\r\nTransport: RTP/AVP;unicast;client_port=5000-5001;mode=\"PLAY\"\r\n\r\n",
+        "PLAY rtsp://h/a?token=x RTSP/1.0\r\nAuthorization: Digest username=\"u\", realm=\"r\", nonce=\"n\", uri=\"/a\", response=\"0f\"\r\n\r\n",
         "RTSP/1.0 200 OK\r\nCSeq: 4\r\nSession: 17;timeout=60\r\nRTP-Info: url=rtsp://h/a/trackID=0;seq=7;rtptime=9\r\n\r\n",
         "RTSP/1.0 200\nContent-Base: rtsp://h/a/\nContent-Length: 54\n\nv=0\r\no=- 1 1 IN IP4 10.0.0.1\r\nm=video 0 RTP/AVP 96\r\n",
         "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=x\r\nt=0 0\r\na=range:npt=0-5\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:x\r\n",

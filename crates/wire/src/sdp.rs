@@ -96,6 +96,15 @@ impl Description {
         line.and_then(|(_, value)| value.split(' ').next()).unwrap_or("")
     }
 
+    /// Whether a stream is RTP, with payload types.
+    pub fn is_rtp(&self, index: usize) -> bool {
+        let line = self.sections.get(index + 1).and_then(|lines| lines.first()).map_or("", |(_, value)| value.as_str());
+        let mut words = line.split_whitespace().skip(2);
+        let profile = words.next().is_some_and(|own| own.eq_ignore_ascii_case("RTP/AVP"));
+        let mut types = words.map(|word| word.parse().is_ok_and(|own: u8| own < 128)).peekable();
+        profile && types.peek().is_some() && types.all(|own| own)
+    }
+
     /// The clock rate of a stream's first payload type, in hertz: that of its `rtpmap`, or of the static types of RFC
     /// 3551 table 4 and 5.
     pub fn clock_rate(&self, index: usize) -> Option<u32> {
@@ -241,7 +250,10 @@ mod tests {
         let description = Description::parse(CAMERA.as_bytes()).unwrap();
         assert_eq!((description.media(), description.media_kind(1)), (2, "audio"));
         assert_eq!([0, 1, 2].map(|track| description.clock_rate(track)), [Some(90000), Some(8000), None]);
-        assert!(!description.is_live());
+        assert!(!description.is_live() && description.is_rtp(0) && !description.is_rtp(2));
+        for media in ["video 0 RTP/SAVP 96", "video 0 RTP/AVP", "video 0 RTP/AVP 96 x", "video 0 udp 33"] {
+            assert!(!Description::parse(format!("v=0\nm={media}\n").as_bytes()).unwrap().is_rtp(0), "{media}");
+        }
         let base = base(Some("rtsp://10.0.2.11/x/"), None, "rtsp://10.0.2.11/x");
         assert_eq!(description.control(base), "rtsp://10.0.2.11/x/");
         assert_eq!(description.media_control(0, base), "rtsp://10.0.2.11/x/trackID=0");

@@ -1,6 +1,7 @@
 //! A connection of RTSP: in whatever pieces its bytes come, the same messages are read; and what is written of them is
 //! read as the same. Header fields and descriptions of any content are read, left out or refused.
 
+use wire::rtsp::auth::Authorization;
 use wire::rtsp::framing::{Framer, Item, interleaved};
 use wire::rtsp::{range, rtp_info, session, transport, url};
 use wire::sdp::{Description, Written};
@@ -18,6 +19,8 @@ pub const WORDS: &[&str] = &[
     "Content-Length: 99999999\r\n",
     "Session: a$b;timeout=30\r\n",
     "Transport: RTP/AVP/TCP;unicast;interleaved=0-1;ssrc=1F,RTP/AVP;client_port=1-2\r\n",
+    "Authorization: Basic dTpw\r\n",
+    "Authorization: Digest username=\"u\", realm=\"r\", nonce=\"n\", uri=\"rtsp://h/a\", response=\"\", qop=auth, nc=00000001, cnonce=\"\"\r\n",
     "RTP-Info: url=trackID=0;seq=1;rtptime=2,url=x\r\n",
     "Range: npt=1:02:03.5-now\r\n",
     "Content-Base: rtsp://h/a/\r\n",
@@ -89,6 +92,10 @@ pub fn run(data: &[u8]) {
             rtp_info::parse(value);
             range::parse(value);
             session::parse(value);
+            if let Some(own) = Authorization::parse(value) {
+                own.proves("secret", "PLAY");
+            }
+            url::shown(&url::without_parameter(value, "token"));
             if let Some(own) = url::Url::parse(value) {
                 url::join(&own.without_user(), value);
             }
@@ -110,6 +117,7 @@ fn description(bytes: &[u8]) {
     for (track, url) in media.iter().enumerate() {
         assert_eq!(again.media_control(track, "rtsp://x/"), *url);
         assert_eq!(again.clock_rate(track), description.clock_rate(track));
+        assert_eq!(again.is_rtp(track), description.is_rtp(track));
     }
 }
 

@@ -65,6 +65,7 @@ fn films(driver: &str) {
             });
         }
     }
+    assert_eq!(media.metric("media_packets_relayed_total"), 0);
     assert_eq!(media.metric("media_streams_failed_total"), 0);
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();
@@ -133,4 +134,49 @@ fn the_demo_runs() {
         assert_eq!(text.contains("\nnot in the kernel"), !prefix.is_empty(), "{output}");
         print!("{text}");
     }
+}
+
+/// A server that sends on connections only.
+#[test]
+fn a_camera_without_udp_is_viewed() {
+    let media = Media::start("xdp", &[]);
+    let _camera = camera(&media, None);
+    let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/tcp";
+    for transport in TRANSPORTS {
+        let frames = players::live(&media.viewers, url, transport, "4");
+        println!("{url} over {transport}, which the camera sends on its connection: {} frames", frames.len());
+        assert!(frames.len() > 50, "{transport}");
+    }
+    assert_ne!(media.metric("media_packets_relayed_total"), 0);
+    media.stop();
+}
+
+#[test]
+fn what_ffmpeg_publishes_is_viewed() {
+    let section = "[controllers.media.limits]";
+    let stage = format!(
+        "[controllers.media.users]\nband = \"loud\"\n\n[controllers.media.streams.stage]\n\
+         publish.users = \"band\"\nviewers.tokens = [\"a-token-for-the-audience\"]\n\n{section}"
+    );
+    let media = Media::start("xdp", &[(section, &stage)]);
+    for transport in ["udp", "tcp"] {
+        let publisher = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-f", "lavfi"]);
+        let publisher = publisher.args(["-i", "testsrc=size=320x240:rate=25", "-c:v", "libx264", "-g", "10"]);
+        let publisher = publisher.args(["-preset", "ultrafast", "-pix_fmt", "yuv420p", "-f", "rtsp"]);
+        let to = "rtsp://band:loud@10.0.2.1:8554/stage";
+        let _publisher = must(publisher.args(["-rtsp_transport", transport, to]).spawn());
+        media.wait("nobody publishes", |media| media.json(&["media", "streams"])[0]["playing"] == true);
+        for viewer in ["udp", "tcp"] {
+            let url = "rtsp://10.0.1.1:8554/stage?token=a-token-for-the-audience";
+            let player = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-rtsp_transport", viewer]);
+            let player = player.args(["-i", url, "-t", "4", "-f", "framemd5", "-"]).limit(PATIENCE);
+            let output = must(player.check());
+            let frames = output.text().lines().filter(|line| !line.starts_with('#')).count();
+            assert!(frames > 50, "{transport} to {viewer}: {frames} frames\n{output}");
+            println!("ffmpeg publishes over {transport}, ffmpeg views over {viewer}: {frames} frames");
+        }
+        drop(_publisher);
+        media.wait("it is there", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
+    }
+    media.stop();
 }

@@ -6,6 +6,7 @@ mod crowd;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
+mod publisher;
 mod server;
 mod viewer;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use network::Media;
 use origin::Options;
+use publisher::Publisher;
 use server::{SSRC, Server};
 use viewer::{Viewer, compare};
 
@@ -219,5 +221,38 @@ fn who_is_not_allowed_is_refused() {
     let mut own = Viewer::connect(&media.viewers, PROXIES[0].0, "door");
     assert_eq!(own.ask("DESCRIBE", &own.url.clone(), &[]).status, 502);
     assert_eq!(own.ask("OPTIONS", "*", &[]).status, 200);
+    media.stop();
+}
+
+/// Over UDP packets are forwarded in the kernel; those on a connection are relayed, and its end is the stream's.
+#[test]
+fn published_streams_are_viewed() {
+    const PACKETS: u16 = 100;
+    let section = "[controllers.media.limits]";
+    let stage = format!("[controllers.media.streams.stage]\npublish.addresses = \"10.0.2.0/24\"\n\n{section}");
+    let media = Media::start("xdp", &[(section, &stage)]);
+    for udp in [true, false] {
+        let mut publisher = Publisher::start(&media.servers, "10.0.2.1:8554", "stage", udp);
+        let mut own = viewer(&media, PROXIES[1], "stage", 1);
+        own.play();
+        publisher.send(PACKETS);
+        assert_eq!(compare(&own.receive(0, PACKETS.into()), &publisher.sent), 0);
+        let mut carried = Viewer::connect(&media.viewers, PROXIES[0].0, "stage");
+        carried.set_up_interleaved(0);
+        carried.play();
+        publisher.send(PACKETS);
+        assert_eq!(compare(&carried.receive(0, PACKETS.into()), &publisher.sent), 0);
+        if udp {
+            assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
+            assert_eq!(media.metric("media_packets_relayed_total"), 0);
+        } else {
+            assert_eq!(media.metric("media_packets_relayed_total"), 2 * u64::from(PACKETS));
+        }
+        drop(publisher);
+        assert!(carried.is_closed());
+        media.wait("the stream is there", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
+    }
+    let origins = media.json(&["media", "origins"]).to_string();
+    assert!(origins.contains("the connection of its publisher has ended"), "{origins}");
     media.stop();
 }

@@ -52,7 +52,13 @@ impl Viewer {
     }
 
     pub fn ask(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
+        self.ask_with(method, url, headers, &[])
+    }
+
+    /// The same with a body.
+    pub fn ask_with(&mut self, method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut request = Request::new(method, url);
+        request.body = body.to_vec();
         self.cseq += 1;
         request.headers.push("CSeq", self.cseq.to_string());
         if !self.session.is_empty() {
@@ -77,6 +83,11 @@ impl Viewer {
         let response = self.ask(method, url, headers);
         assert_eq!(response.status, 200, "{method} {url}: {response:?}");
         response
+    }
+
+    /// Sends a packet on the connection.
+    pub fn send(&mut self, channel: u8, packet: &[u8]) {
+        self.stream.write_all(&wire::rtsp::framing::interleaved(channel, packet).unwrap()).unwrap();
     }
 
     /// The next item; none where the connection has ended.

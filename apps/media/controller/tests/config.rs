@@ -70,6 +70,27 @@ fn mistakes_are_told() {
         assert_eq!(found.len(), 1, "{to}: {found:?}");
         assert!(found[0].contains(&format!("{own}{expected}")), "{to}: {}", found[0]);
     }
+    // Who may view. What is a secret is not repeated.
+    for (text, expected) in [
+        ("[controllers.media.users]\nal = 7\n", "users.al: this is an integer"),
+        ("[controllers.media.users]\n\"a:b\" = \"x\"\n", "users: \"a:b\" can't be a user"),
+        ("[controllers.media.viewers]\nuser = \"a\"\n", "viewers.user: unknown key; did you mean `users`?"),
+        ("[controllers.media.viewers]\nusers = \"bob\"\n", "viewers.users: \"bob\" is none"),
+        ("[controllers.media.viewers]\ntokens = [\"s3cret\"]\n", "viewers.tokens[0]: this is no token"),
+        ("[controllers.media.streams.x]\npublish = {}\n", "x.publish: this is empty, and would let anybody publish"),
+        ("[controllers.media.streams.x]\npublish.users = []\nurl = \"rtsp://h\"\n", "x.url: unknown key"),
+        ("[controllers.media.streams.x]\nurl = \"rtsp://h\"\ntransport = \"sctp\"\n", "x.transport: \"sctp\" is none"),
+        (
+            "[controllers.media.streams.x]\nurl = \"rtsp://h\"\nviewers.addresses = \"1.2.3.4/33\"\n",
+            "x.viewers.addresses: ",
+        ),
+    ] {
+        let all = format!("{EXAMPLE}\n{text}");
+        let errors = Config::parse("t.toml", &all, &program, MEDIA).map(|_| ()).unwrap_err();
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
+        assert!(errors.iter().all(|error| !error.contains("s3cret")));
+    }
     // User and password in the URL would be shown wherever it is.
     let text = EXAMPLE.replacen("rtsp://10.0.2.11", "rtsp://user:pass@10.0.2.11", 1);
     let errors = Config::parse("t.toml", &text, &program, MEDIA).map(|_| ()).unwrap_err();

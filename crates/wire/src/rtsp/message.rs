@@ -144,6 +144,7 @@ pub fn reason(status: u16) -> &'static str {
         406 => "Not Acceptable",
         408 => "Request Time-out",
         413 => "Request Entity Too Large",
+        415 => "Unsupported Media Type",
         431 => "Request Header Fields Too Large",
         451 => "Parameter Not Understood",
         453 => "Not Enough Bandwidth",

@@ -10,7 +10,9 @@
 //! | [`session`] | the `Session` header |
 //! | [`rtp_info`] | the `RTP-Info` header |
 //! | [`range`] | the `Range` header |
+//! | [`auth`] | who a client is: Basic and Digest, as servers check them |
 
+pub mod auth;
 pub mod framing;
 pub mod message;
 pub mod range;

@@ -83,6 +83,34 @@ pub fn host_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
+/// The value of a parameter of a URL's query, as it is written.
+pub fn parameter<'u>(text: &'u str, name: &str) -> Option<&'u str> {
+    let (_, query) = text.split_once('?')?;
+    query.split('&').find_map(|own| own.split_once('=').filter(|(own, _)| *own == name)).map(|(_, value)| value)
+}
+
+/// A URL without a parameter of its query.
+pub fn without_parameter(text: &str, name: &str) -> String {
+    let Some((path, query)) = text.split_once('?') else { return text.to_owned() };
+    let others: Vec<&str> = query.split('&').filter(|own| own.split('=').next() != Some(name)).collect();
+    if others.is_empty() { path.to_owned() } else { format!("{path}?{}", others.join("&")) }
+}
+
+/// Parameters whose values are secrets, by what their names hold.
+const SECRETS: [&str; 6] = ["token", "pass", "pwd", "key", "auth", "secret"];
+
+/// A URL as others than its user may see it: without user, and without the values of parameters that are secrets.
+pub fn shown(text: &str) -> String {
+    let text = Url::parse(text).map_or_else(|| text.to_owned(), |url| url.without_user());
+    let Some((path, query)) = text.split_once('?') else { return text };
+    let part = |own: &str| {
+        let name = own.split('=').next().unwrap_or("");
+        let secret = SECRETS.iter().any(|secret| name.to_ascii_lowercase().contains(secret));
+        if secret { format!("{name}=***") } else { own.to_owned() }
+    };
+    format!("{path}?{}", query.split('&').map(part).collect::<Vec<_>>().join("&"))
+}
+
 /// What a control attribute or a `url` of `RTP-Info` stands for, seen from a base URL (RFC 2326 appendix C.1.1): an
 /// absolute URL is itself, `*` and nothing are the base, a path from the root replaces the base's path, and the rest is
 /// put behind the base with one `/` between them, as servers mean it (and not as RFC 1808 says it).
@@ -123,6 +151,17 @@ mod tests {
         {
             assert_eq!(Url::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn secrets_of_queries_are_found_and_not_shown() {
+        let url = "rtsp://u:p@h/a?x=1&token=s3cret&y";
+        assert_eq!((parameter(url, "token"), parameter(url, "tok"), parameter("a", "a")), (Some("s3cret"), None, None));
+        assert_eq!(without_parameter(url, "token"), "rtsp://u:p@h/a?x=1&y");
+        assert_eq!(without_parameter("rtsp://h/a?token=1", "token"), "rtsp://h/a");
+        assert_eq!(shown(url), "rtsp://h/a?x=1&token=***&y");
+        assert_eq!(shown("rtsp://h/a?user=x&PassWd=y/trackID=1"), "rtsp://h/a?user=x&PassWd=***");
+        assert_eq!(shown("rtsp://h/a?channel=1"), "rtsp://h/a?channel=1");
     }
 
     #[test]

@@ -19,15 +19,19 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 13] = [
+    let counters: [(&str, &str, u64); 17] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
         ("media_vanished_total", "sessions whose clients were not heard of any more", counts.vanished),
         ("media_streams_total", "presentations that were asked for at origins", counts.upstreams),
+        ("media_published_total", "presentations that clients have published", counts.published),
         ("media_streams_failed_total", "presentations that ended by a fault of their origin", counts.failed),
+        ("media_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),
+        ("media_locked_total", "requests of clients that had been wrong too often", counts.locked),
         ("media_packets_at_sockets_total", "RTP packets that came before their flow was known", counts.at_sockets),
         ("media_packets_tapped_total", "RTP packets that the controller got to deliver", counts.tapped),
+        ("media_packets_relayed_total", "RTP packets of streams that came on connections", counts.relayed),
         ("media_packets_delivered_total", "deliveries of RTP packets by the controller", counts.delivered),
         ("media_packets_slow_total", "deliveries that their receivers had no room for", counts.slow),
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),

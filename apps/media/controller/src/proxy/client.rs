@@ -9,6 +9,7 @@ use wire::rtsp::framing::Item;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 
+use super::admission::Nonce;
 use super::target::{Target, target};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId};
@@ -16,7 +17,8 @@ use super::{ClientId, Proxy, SessionId};
 /// Requests of a client that wait for the one before at most.
 const MOST_WAITING: usize = 32;
 /// The methods that are there.
-pub(super) const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
+pub(super) const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER, \
+    ANNOUNCE, RECORD";
 
 /// A connection of a client.
 pub(super) struct Client {
@@ -29,6 +31,10 @@ pub(super) struct Client {
     waiting: VecDeque<Request>,
     /// Sessions whose streams it carries: they end with it.
     pub(super) carries: Vec<SessionId>,
+    /// Whether it may have what the request is about that is being answered.
+    pub(super) admitted: bool,
+    /// What its proofs of passwords are for.
+    pub(super) nonce: Option<Nonce>,
     /// Whether it has had a session.
     pub(super) had_session: bool,
     heard: Duration,
@@ -48,6 +54,8 @@ impl<W: World> Proxy<W> {
             busy: false,
             waiting: VecDeque::new(),
             carries: Vec::new(),
+            admitted: false,
+            nonce: None,
             had_session: false,
             heard: self.now,
         };
@@ -87,6 +95,7 @@ impl<W: World> Proxy<W> {
     /// The connection of a client has ended. Its sessions over UDP go on until they time out (RFC 2326 section 1.1).
     pub fn client_closed(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.end_publisher(id, Some("the connection of its publisher has ended"));
         client.carries.into_iter().for_each(|session| self.end_session(session));
         for upstream in self.upstreams.values_mut() {
             upstream.waiting.retain(|(client, _)| *client != id);
@@ -99,10 +108,16 @@ impl<W: World> Proxy<W> {
         // Whoever has a session keeps it by its connection, and is heard of there.
         let limit = self.settings.timeouts.idle.max(self.settings.timeouts.session);
         let limit = if client.had_session { limit * 2 } else { self.settings.timeouts.idle };
-        if idle && self.now.saturating_sub(client.heard) > limit {
-            self.effect(Effect::CloseClient(id));
-            self.client_closed(id);
+        let publishes = self.publishers.contains_key(&id);
+        if idle && !publishes && self.now.saturating_sub(client.heard) > limit {
+            self.close_client(id);
         }
+    }
+
+    /// Ends the connection of a client.
+    pub(super) fn close_client(&mut self, id: ClientId) {
+        self.effect(Effect::CloseClient(id));
+        self.client_closed(id);
     }
 
     /// Takes the next request, unless one is being answered.
@@ -113,7 +128,7 @@ impl<W: World> Proxy<W> {
                 return;
             }
             let Some(request) = client.waiting.pop_front() else { return };
-            client.busy = true;
+            (client.busy, client.admitted) = (true, false);
             self.counts.requests += 1;
             self.serve(id, request);
         }
@@ -138,7 +153,10 @@ impl<W: World> Proxy<W> {
         if request.headers.all("via").any(|via| via.contains(&self.pseudonym)) {
             return self.refuse(id, &request, 502);
         }
+        let publishes = self.publishers.contains_key(&id) && request.method != "OPTIONS";
         match request.method.as_str() {
+            _ if publishes => self.publish(id, &request),
+            "ANNOUNCE" | "RECORD" => self.publish(id, &request),
             "OPTIONS" => self.options(id, &request),
             "DESCRIBE" => self.describe(id, request),
             "SETUP" => self.setup(id, request),
@@ -146,7 +164,7 @@ impl<W: World> Proxy<W> {
             "PAUSE" => self.pause(id, request),
             "TEARDOWN" => self.teardown(id, &request),
             "GET_PARAMETER" | "SET_PARAMETER" => self.parameter(id, request),
-            "ANNOUNCE" | "RECORD" | "REDIRECT" => {
+            "REDIRECT" => {
                 let mut response = Response::new(405, cseq);
                 response.headers.push("Allow", METHODS);
                 self.respond(id, response);
@@ -158,7 +176,9 @@ impl<W: World> Proxy<W> {
     fn options(&mut self, id: ClientId, request: &Request) {
         let mut response = Response::new(200, request.cseq());
         response.headers.push("Public", METHODS);
-        if request.headers.get("session").is_some() {
+        if self.publishers.contains_key(&id) {
+            self.name_publisher(id, &mut response);
+        } else if request.headers.get("session").is_some() {
             match self.session_of(id, request) {
                 Ok(session) => self.name_session(&mut response, session),
                 Err(status) => return self.refuse(id, request, status),

@@ -10,6 +10,9 @@ use super::{ClientId, Proxy, UpstreamId};
 impl<W: World> Proxy<W> {
     pub(super) fn describe(&mut self, id: ClientId, request: Request) {
         let Some(target) = self.target_of(id, &request) else { return };
+        if !self.admits(id, &request, &target) {
+            return;
+        }
         let accepts = |value: &str| {
             let kind = value.split(';').next().unwrap_or("").trim();
             ["application/sdp", "application/*", "*/*"].iter().any(|own| kind.eq_ignore_ascii_case(own))
@@ -45,6 +48,10 @@ impl<W: World> Proxy<W> {
     pub(super) fn upstream_for(&mut self, target: &Target) -> Result<UpstreamId, u16> {
         if let Some(id) = self.joinable.get(&target.presentation).filter(|id| self.upstreams.contains_key(id)) {
             return Ok(*id);
+        }
+        // Nobody publishes it now.
+        if target.publish.is_some() {
+            return Err(404);
         }
         if self.upstreams.len() >= self.settings.limits.sessions {
             return Err(503);

@@ -6,19 +6,25 @@
 //! | `world` | what it asks for, and what it has done: effects |
 //! | `target` | which presentation a URL of a client means |
 //! | `client` | connections of clients: requests in order, answers |
+//! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `origin` | what origins answer |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
+//! | `publish` | clients that publish: ANNOUNCE, RECORD |
+//! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `state` | what is shown to operators |
 
+mod admission;
 mod client;
 mod describe;
 mod flows;
 mod origin;
 mod play;
+mod publish;
+mod relay;
 mod reports;
 mod session;
 mod setup;
@@ -36,7 +42,9 @@ use std::time::Duration;
 
 use wire::keyed_map::KeyedMap;
 
+use self::admission::Guesses;
 use self::client::Client;
+use self::publish::Publisher;
 use self::session::Session;
 use self::state::OriginCounts;
 use self::target::Presentation;
@@ -71,10 +79,18 @@ pub struct Counts {
     pub vanished: u64,
     /// Presentations that were asked for at origins.
     pub upstreams: u64,
+    /// Presentations that clients have published.
+    pub published: u64,
     /// Those that ended by a fault of the origin.
     pub failed: u64,
+    /// Passwords and tokens that were wrong.
+    pub wrong: u64,
+    /// Requests that were refused unread, after too many of these.
+    pub locked: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
+    /// Packets of streams that came on connections.
+    pub relayed: u64,
     /// Packets that the controller got to deliver,
     pub tapped: u64,
     /// and deliveries of them.
@@ -97,6 +113,8 @@ pub struct Proxy<W> {
     /// The time, since any moment.
     now: Duration,
     clients: HashMap<ClientId, Client>,
+    /// Those that publish.
+    publishers: HashMap<ClientId, Publisher>,
     sessions: HashMap<SessionId, Session>,
     /// By the text that clients know.
     names: KeyedMap<String, SessionId>,
@@ -113,6 +131,7 @@ pub struct Proxy<W> {
     pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
     /// What is known of origins, by host and port.
     origins: BTreeMap<String, OriginCounts>,
+    guesses: Guesses,
     /// Places of tracks that have ended, in that order.
     free_tracks: VecDeque<u32>,
     /// Receivers of all streams together at most.
@@ -137,6 +156,7 @@ impl<W: World> Proxy<W> {
             settings,
             now: Duration::ZERO,
             clients: HashMap::new(),
+            publishers: HashMap::new(),
             sessions: HashMap::new(),
             names: KeyedMap::default(),
             sources: KeyedMap::default(),
@@ -146,6 +166,7 @@ impl<W: World> Proxy<W> {
             tracks: HashMap::new(),
             pairs: HashMap::new(),
             origins: BTreeMap::new(),
+            guesses: Guesses::default(),
             free_tracks: VecDeque::new(),
             most_receivers: MOST_RECEIVERS,
             reserved: 0,
@@ -191,6 +212,8 @@ impl<W: World> Proxy<W> {
     pub fn end(&mut self) {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         sessions.into_iter().for_each(|id| self.end_session(id));
+        let publishers: Vec<ClientId> = self.publishers.keys().copied().collect();
+        publishers.into_iter().for_each(|id| self.close_client(id));
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.end_upstream(id));
     }

@@ -11,8 +11,7 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
-use super::flows::Audience;
-use super::upstream::{Job, Track, TrackState};
+use super::upstream::{Job, TrackState, tracks_of};
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
 use crate::tables::FlowKey;
@@ -51,17 +50,23 @@ impl<W: World> Proxy<W> {
         let Some(id) = self.connections.get(&connection).copied() else { return };
         match item {
             Item::Response(response) => self.answered(id, response),
-            Item::Request(request) => self.asked_by_origin(connection, &request),
-            // No interleaved stream is asked for.
-            Item::Data { .. } => {}
+            Item::Request(request) => self.asked_by_origin(id, connection, &request),
+            Item::Data { channel, packet } => self.connection_data(id, channel, &packet),
         }
     }
 
-    /// Some servers ask whether their clients are there.
-    fn asked_by_origin(&mut self, connection: OriginId, request: &Request) {
-        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER"].contains(&request.method.as_str());
+    /// Some servers ask whether their clients are there, or send them elsewhere.
+    fn asked_by_origin(&mut self, id: UpstreamId, connection: OriginId, request: &Request) {
+        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER", "REDIRECT"].contains(&request.method.as_str());
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
+        if request.method == "REDIRECT" {
+            match (self.upstreams.get(&id), request.headers.get("location")) {
+                // Nothing was set up there that would be lost.
+                (Some(own), Some(location)) if own.session.is_none() => self.redirected(id, location),
+                _ => self.fail_upstream(id, 502, "the origin ends the session (REDIRECT)"),
+            }
+        }
     }
 
     fn answered(&mut self, id: UpstreamId, response: Response) {
@@ -80,7 +85,7 @@ impl<W: World> Proxy<W> {
             }
         }
         if (300..400).contains(&response.status) && matches!(job, Job::Describe | Job::Options) {
-            return self.redirected(id, &response);
+            return self.redirected(id, response.headers.get("location").unwrap_or(""));
         }
         let good = response.status < 300;
         match job {
@@ -115,8 +120,11 @@ impl<W: World> Proxy<W> {
                 self.refuse(client, &request, response.status);
             }
             Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
+            // UDP is refused, and the connection may do.
+            Job::Setup { track } if response.status == 461 && self.setup_carried(id, track) => {}
             // What it does not give is missing; what it gives goes on.
             Job::Setup { track } => {
+                let Some(own) = self.upstreams.get_mut(&id) else { return };
                 own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
                 self.serve_waiting(id);
             }
@@ -130,11 +138,10 @@ impl<W: World> Proxy<W> {
     }
 
     /// Another place is named (RFC 2326 section 11.3).
-    fn redirected(&mut self, id: UpstreamId, response: &Response) {
-        let location = response.headers.get("location").unwrap_or("").to_owned();
+    fn redirected(&mut self, id: UpstreamId, location: &str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let here = Url::parse(&own.url).map(|url| (url.host.to_owned(), url.port()));
-        let next = Url::parse(&location).map(|url| (url.host.to_owned(), url.port(), url.without_user()));
+        let next = Url::parse(location).map(|url| (url.host.to_owned(), url.port(), url.without_user()));
         let Some((host, port, url)) = next else {
             return self.fail_upstream(id, 502, "a redirection leads nowhere");
         };
@@ -151,6 +158,7 @@ impl<W: World> Proxy<W> {
             own.url.clone_from(&url);
             own.base = url;
             own.auth = None;
+            own.asked = None;
             own.queue.clear();
             own.queue.extend([Job::Options, Job::Describe]);
             own.connection
@@ -168,24 +176,7 @@ impl<W: World> Proxy<W> {
         let header = |name: &str| response.headers.get(name);
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
         own.live = own.forced_live.unwrap_or(description.is_live());
-        own.tracks = (0..description.media())
-            .map(|track| Track {
-                state: TrackState::New,
-                control: description.media_control(track, &own.base),
-                kind: description.media_kind(track).to_owned(),
-                rate: description.clock_rate(track).unwrap_or(0),
-                port: 0,
-                number: 0,
-                rtcp: None,
-                source: None,
-                key: None,
-                audience: Audience::default(),
-                report: None,
-                own_ssrc: 0,
-                reported: (0, 0),
-                reported_at: Duration::ZERO,
-            })
-            .collect();
+        own.tracks = tracks_of(&description, &own.base);
         // A control URL at another host would have the proxy's session leave its connection.
         let here = Url::parse(&own.url).map(|url| url.host.to_owned());
         for track in &mut own.tracks {
@@ -213,8 +204,10 @@ impl<W: World> Proxy<W> {
         ) else {
             return self.fail_upstream(id, 502, "the answer to SETUP has no session or no transport");
         };
-        if chosen.lower != Lower::Udp || chosen.multicast {
-            return self.fail_upstream(id, 502, "the origin does not send over UDP to one receiver");
+        let asked = own.tracks[track].channels;
+        let same = chosen.lower == if asked.is_some() { Lower::Tcp } else { Lower::Udp };
+        if !same || chosen.multicast {
+            return self.fail_upstream(id, 502, "the origin sends by another transport than it was asked for");
         }
         own.session = Some(said.id);
         if let Some(timeout) = said.timeout {
@@ -224,8 +217,9 @@ impl<W: World> Proxy<W> {
         let source = source.filter(|source: &std::net::IpAddr| !source.is_unspecified() && !source.is_multicast());
         let source = source.unwrap_or(peer.ip());
         let own = &mut own.tracks[track];
-        own.source = Some(source);
-        if let Some((rtp, rtcp)) = chosen.server_port.filter(|(rtp, _)| *rtp != 0) {
+        own.channels = asked.map(|asked| chosen.interleaved.unwrap_or(asked));
+        own.source = Some(source).filter(|_| asked.is_none());
+        if let Some((rtp, rtcp)) = chosen.server_port.filter(|(rtp, _)| asked.is_none() && *rtp != 0) {
             let src = SocketAddr::new(source, rtp);
             own.key = Some(FlowKey { src, dst: SocketAddr::new(local.ip(), own.port) });
             own.rtcp = Some(SocketAddr::new(source, rtcp));

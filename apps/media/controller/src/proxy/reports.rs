@@ -25,9 +25,15 @@ impl<W: World> Proxy<W> {
             own.is_some_and(|own| own.state == TrackState::Ready && own.source == Some(from.ip()))
         });
         let (Some((id, track)), Some(received)) = (found, rtcp::parse(datagram)) else { return };
-        let now = self.now;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         own.tracks[track].rtcp.get_or_insert(from);
+        self.pass_reports(id, track, &received);
+    }
+
+    /// Passes what the sender of a track reports on to all who play it.
+    pub(super) fn pass_reports(&mut self, id: UpstreamId, track: usize, received: &rtcp::Received) {
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
         let Some(report) = received.senders.first() else { return };
         own.tracks[track].report = Some((*report, now));
         let ends = received.ended.contains(&report.ssrc);
@@ -97,6 +103,9 @@ impl<W: World> Proxy<W> {
 
     /// Interleaved data of a client: reports, on channels of RTCP.
     pub(super) fn client_data(&mut self, id: ClientId, channel: u8, packet: &[u8]) {
+        if self.publishers.contains_key(&id) {
+            return self.published_data(id, channel, packet);
+        }
         let Some(client) = self.clients.get(&id) else { return };
         let is_report = |session: &SessionId| {
             let viewers = self.sessions.get(session).into_iter().flat_map(|own| own.viewers.values());
@@ -114,7 +123,10 @@ impl<W: World> Proxy<W> {
         for at in 0..own.tracks.len() {
             let Some(track) = self.upstreams.get(&id).and_then(|own| own.tracks.get(at)) else { return };
             let due = self.now.saturating_sub(track.reported_at) >= PERIOD;
-            let Some(to) = track.rtcp.filter(|_| due && track.state == TrackState::Ready) else { continue };
+            if !due || track.state != TrackState::Ready || (track.rtcp.is_none() && track.channels.is_none()) {
+                continue;
+            }
+            let (to, channels) = (track.rtcp, track.channels);
             let progress = self.world.progress(track.number);
             let (packets, lost) = track.reported;
             // Expected since the last report are those that came and those that did not (RFC 3550 appendix A.3).
@@ -143,7 +155,17 @@ impl<W: World> Proxy<W> {
             if let Some(track) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(at)) {
                 (track.reported, track.reported_at) = ((progress.packets, progress.lost), now);
             }
-            self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes));
+            let framed = channels.and_then(|(_, rtcp)| interleaved(rtcp, &bytes));
+            let Some((connection, publisher)) = self.upstreams.get(&id).map(|own| (own.connection, own.publisher))
+            else {
+                return;
+            };
+            match (to, framed, publisher) {
+                (Some(to), ..) => self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes)),
+                (None, Some(framed), Some(publisher)) => self.effect(Effect::MediaToClient(publisher, framed)),
+                (None, Some(framed), None) => self.effect(Effect::ToOrigin(connection, framed)),
+                (None, None, _) => {}
+            }
         }
     }
 }

@@ -22,6 +22,10 @@ impl<W: World> Proxy<W> {
                 Err(status) => return self.refuse(id, &request, status),
             },
         };
+        // Who has a session was admitted when it began.
+        if session.is_none() && !self.admits(id, &request, &target) {
+            return;
+        }
         let Some(client) = self.clients.get(&id) else { return };
         let address = client.peer.ip();
         let (wanted, channels) = (request.headers.get("transport").unwrap_or(""), self.free_channels(id));
@@ -51,6 +55,8 @@ impl<W: World> Proxy<W> {
             TrackState::Ready => {}
             TrackState::Refused(status) => return self.refuse(id, &request, status),
             TrackState::Asked => return own.waiting.push((id, request)),
+            // It was announced, and does not come.
+            TrackState::New if own.publisher.is_some() => return self.refuse(id, &request, 404),
             TrackState::New => {
                 if let Err(status) = self.setup_at_origin(upstream, track) {
                     return self.refuse(id, &request, status);

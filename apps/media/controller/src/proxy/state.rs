@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wire::rtsp::url::Url;
+use wire::rtsp::url::{self, Url};
 
 use super::session::Delivery;
 use super::upstream::TrackState;
@@ -132,7 +132,7 @@ fn in_ms(ticks: u32, rate: u32) -> Option<f64> {
 }
 
 fn origin_name(url: &str) -> String {
-    Url::parse(url).map_or_else(String::new, |url| wire::rtsp::url::authority(url.host, Some(url.port())))
+    Url::parse(url).map_or_else(|| url.to_owned(), |url| url::authority(url.host, Some(url.port())))
 }
 
 impl<W: World> Proxy<W> {
@@ -174,9 +174,9 @@ impl<W: World> Proxy<W> {
         Some(SessionState {
             id,
             client: own.client.to_string(),
-            url: own.base.clone(),
+            url: url::shown(&own.base),
             stream: own.stream.clone(),
-            origin: upstream.url.clone(),
+            origin: url::shown(&upstream.url),
             playing: own.playing,
             age_ms: ms(self.now.saturating_sub(own.since)),
             heard_ms: ms(self.now.saturating_sub(own.heard)),
@@ -207,7 +207,7 @@ impl<W: World> Proxy<W> {
                 }
             });
             states.push(StreamState {
-                url: own.url.clone(),
+                url: url::shown(&own.url),
                 live: own.live,
                 playing: own.playing,
                 sessions: own.viewers.len(),

@@ -1,7 +1,10 @@
 //! Which presentation a URL of a client means.
 
+use std::sync::Arc;
+
 use wire::rtsp::url::{self, Url};
 
+use crate::settings::access::Access;
 use crate::settings::{Credentials, Settings};
 
 /// A presentation at its origin. Clients that ask for the same may share one.
@@ -26,8 +29,16 @@ pub struct Target {
     pub name: Option<String>,
     /// Whether the configuration says that it has no end.
     pub live: Option<bool>,
+    /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
+    pub carried: Option<bool>,
+    /// Who may view it.
+    pub viewers: Arc<Access>,
+    /// Who may publish it, where it does not come from an origin.
+    pub publish: Option<Arc<Access>>,
 }
 
+/// The parameter of a URL's query that is a token of the proxy's own.
+pub const TOKEN: &str = "token";
 /// What stands in front of a track's number in its URL.
 const TRACK: &str = "/trackID=";
 
@@ -46,11 +57,16 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     if path.is_empty() {
         return Err(404);
     }
-    let target = |presentation, name, live| Target { presentation, base: base.to_owned(), track, name, live };
+    let target = |presentation, viewers| {
+        let base = base.to_owned();
+        Target { presentation, base, track, name: None, live: None, carried: None, viewers, publish: None }
+    };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
         let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
-        return Ok(target(presentation, Some(own.name.clone()), own.live));
+        let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
+        let (name, publish) = (Some(own.name.clone()), own.publish.clone());
+        return Ok(Target { name, live: own.live, carried: own.carried, publish, ..target(presentation, viewers) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -62,7 +78,19 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
         return Err(403);
     }
     let url = format!("rtsp://{}{rest}", url::authority(host, port));
-    Ok(target(Presentation { url, credentials: None }, None, None))
+    // What is the proxy's own is no business of the origin's.
+    let own_token = !settings.viewers.tokens.is_empty();
+    let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
+    Ok(target(Presentation { url, credentials: None }, settings.viewers.clone()))
+}
+
+/// Whether two URLs, or their paths, mean the same presentation, or tracks of it.
+pub fn same_presentation(one: &str, other: &str) -> bool {
+    let path = |text| {
+        let text = without_track(str::trim_end_matches(text, '/')).0.trim_end_matches('/');
+        Url::parse(text).map_or(text, |url| url.path).to_owned()
+    };
+    path(one) == path(other)
 }
 
 /// A URL without the track that stands at its end.
@@ -86,7 +114,15 @@ mod tests {
                 Allowed::Prefix { address: "10.0.2.0".parse().unwrap(), length: 24 },
                 Allowed::Host { name: "2001:db8::1".into(), port: None },
             ],
-            streams: vec![Named { name: "door".into(), url: "rtsp://cam/1".into(), credentials, live: Some(true) }],
+            streams: vec![Named {
+                name: "door".into(),
+                url: "rtsp://cam/1".into(),
+                credentials,
+                live: Some(true),
+                carried: None,
+                viewers: None,
+                publish: None,
+            }],
             ..Settings::default()
         }
     }
@@ -102,6 +138,14 @@ mod tests {
         assert_eq!((&*own.presentation.url, own.track), ("rtsp://[2001:db8::1]/x", None));
         let own = target("rtsp://proxy/door/", &settings).unwrap();
         assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
+        for (one, other, same) in [
+            ("rtsp://proxy/door/trackID=0", "rtsp://proxy:554/door/", true),
+            ("rtsp://proxy/door", "/door", true),
+            ("rtsp://proxy/door?a", "rtsp://proxy/door?b", false),
+            ("rtsp://proxy/door", "rtsp://proxy/window", false),
+        ] {
+            assert_eq!(same_presentation(one, other), same, "{one} {other}");
+        }
         for (url, status) in [
             ("rtsp://proxy/10.0.3.11/a", 403),
             ("rtsp://proxy/user@10.0.2.11/a", 404),

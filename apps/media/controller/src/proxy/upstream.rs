@@ -8,7 +8,7 @@ use http_auth::{PasswordClient, PasswordParams};
 use wire::rtcp::SenderReport;
 use wire::rtsp::message::Request;
 use wire::rtsp::transport::Transport;
-use wire::rtsp::url::Url;
+use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
 use super::flows::Audience;
@@ -88,6 +88,8 @@ pub(super) struct Track {
     pub(super) kind: String,
     /// The rate of its clock, in hertz; 0 where it is not known.
     pub(super) rate: u32,
+    /// The channels that it comes on, where it comes on the connection.
+    pub(super) channels: Option<(u8, u8)>,
     /// The first of its own ports; 0: none yet.
     pub(super) port: u16,
     /// Its place in `streams.progress`.
@@ -108,6 +110,34 @@ pub(super) struct Track {
     pub(super) reported: (u64, u32),
     /// When that was.
     pub(super) reported_at: Duration,
+}
+
+/// The channels that a track is asked for on. A description has 64 tracks at most.
+fn channels_of(track: usize) -> (u8, u8) {
+    (2 * track as u8, 2 * track as u8 + 1)
+}
+
+/// The tracks of a description, whose URLs are seen from a base.
+pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
+    (0..description.media())
+        .map(|track| Track {
+            state: TrackState::New,
+            control: description.media_control(track, base),
+            kind: description.media_kind(track).to_owned(),
+            rate: description.clock_rate(track).unwrap_or(0),
+            channels: None,
+            port: 0,
+            number: 0,
+            rtcp: None,
+            source: None,
+            key: None,
+            audience: Audience::default(),
+            report: None,
+            own_ssrc: 0,
+            reported: (0, 0),
+            reported_at: Duration::ZERO,
+        })
+        .collect()
 }
 
 /// A presentation at its origin.
@@ -143,12 +173,49 @@ pub(super) struct Upstream {
     pub(super) waiting: Vec<(ClientId, Request)>,
     /// Whether the origin plays it.
     pub(super) playing: bool,
+    /// Whether tracks are asked for on the connection, and whether they may be.
+    pub(super) carried: bool,
+    pub(super) may_be_carried: bool,
+    /// The client that publishes it, in place of an origin.
+    pub(super) publisher: Option<ClientId>,
     /// When it was used or asked last.
     pub(super) used: Duration,
     pub(super) since: Duration,
 }
 
 impl Upstream {
+    /// One of which nothing is known yet.
+    pub(super) fn new(target: &Target, connection: OriginId, now: Duration) -> Upstream {
+        let url = target.presentation.url.clone();
+        Upstream {
+            presentation: target.presentation.clone(),
+            base: url.clone(),
+            url,
+            live: target.live.unwrap_or(true),
+            forced_live: target.live,
+            connection,
+            addresses: None,
+            cseq: 0,
+            asked: None,
+            queue: VecDeque::from([Job::Options, Job::Describe]),
+            session: None,
+            timeout: Duration::from_secs(60),
+            knows_parameter: false,
+            auth: None,
+            redirects: 0,
+            description: None,
+            tracks: Vec::new(),
+            viewers: HashSet::new(),
+            waiting: Vec::new(),
+            playing: false,
+            carried: target.carried == Some(true),
+            may_be_carried: target.carried != Some(false),
+            publisher: None,
+            used: now,
+            since: now,
+        }
+    }
+
     /// Whether PLAY is on its way.
     pub(super) fn is_asked_to_play(&self) -> bool {
         let asked = self.asked.iter().map(|(_, _, job, _)| job);
@@ -166,9 +233,13 @@ impl Upstream {
                 request
             }
             Job::Setup { track } => {
-                let track = &self.tracks[*track];
-                let mut request = Request::new("SETUP", &track.control);
-                request.headers.push("Transport", Transport::udp((track.port, track.port + 1)).to_string());
+                let own = &self.tracks[*track];
+                let wanted = match own.channels {
+                    Some(channels) => Transport::tcp(channels),
+                    None => Transport::udp((own.port, own.port + 1)),
+                };
+                let mut request = Request::new("SETUP", &own.control);
+                request.headers.push("Transport", wanted.to_string());
                 request
             }
             Job::Play { headers, .. } => {
@@ -215,31 +286,7 @@ impl<W: World> Proxy<W> {
     /// Begins to ask an origin for a presentation.
     pub(super) fn new_upstream(&mut self, target: &Target) -> UpstreamId {
         let (id, connection) = (self.new_id(), self.new_id());
-        let url = target.presentation.url.clone();
-        let upstream = Upstream {
-            presentation: target.presentation.clone(),
-            base: url.clone(),
-            url,
-            live: target.live.unwrap_or(true),
-            forced_live: target.live,
-            connection,
-            addresses: None,
-            cseq: 0,
-            asked: None,
-            queue: VecDeque::from([Job::Options, Job::Describe]),
-            session: None,
-            timeout: Duration::from_secs(60),
-            knows_parameter: false,
-            auth: None,
-            redirects: 0,
-            description: None,
-            tracks: Vec::new(),
-            viewers: HashSet::new(),
-            waiting: Vec::new(),
-            playing: false,
-            used: self.now,
-            since: self.now,
-        };
+        let upstream = Upstream::new(target, connection, self.now);
         self.counts.upstreams += 1;
         self.origin_of(&upstream.url).asked += 1;
         self.upstreams.insert(id, upstream);
@@ -289,21 +336,58 @@ impl<W: World> Proxy<W> {
 
     /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
     pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
+        let carried = self.upstreams.get(&id).is_some_and(|own| own.carried);
+        self.take_place(id, track, !carried)?;
+        if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
+            own.channels = carried.then_some(channels_of(track));
+        }
+        self.ask(id, Job::Setup { track });
+        Ok(())
+    }
+
+    /// Takes a place in `streams.progress`, and own ports where packets are to come to some; `Err` with the status
+    /// where there are none.
+    pub(super) fn take_place(&mut self, id: UpstreamId, track: usize, ports: bool) -> Result<(), u16> {
         let Some(own) = self.upstreams.get(&id) else { return Err(454) };
         let Some((local, _)) = own.addresses else { return Err(502) };
-        let Some(port) = self.world.bind_pair(local.ip()) else { return Err(503) };
+        let port = if ports { self.world.bind_pair(local.ip()).ok_or(503u16)? } else { 0 };
         let Some(number) = self.new_track((id, track)) else {
-            self.world.release_pair(local.ip(), port);
+            self.release_pair(local.ip(), port);
             return Err(503);
         };
         self.world.reset_progress(number);
-        self.pairs.insert((local.ip(), port), (id, track));
+        if ports {
+            self.pairs.insert((local.ip(), port), (id, track));
+        }
         let own_ssrc = self.world.random() as u32;
         if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
             (own.state, own.port, own.number, own.own_ssrc) = (TrackState::Asked, port, number, own_ssrc);
         }
-        self.ask(id, Job::Setup { track });
         Ok(())
+    }
+
+    /// The origin does not send a track over UDP: it is asked for on the connection, if it may be; whether it is.
+    pub(super) fn setup_carried(&mut self, id: UpstreamId, track: usize) -> bool {
+        let Some(own) = self.upstreams.get_mut(&id) else { return false };
+        let of = &mut own.tracks[track];
+        if !own.may_be_carried || of.channels.is_some() {
+            return false;
+        }
+        own.carried = true;
+        let (port, addresses) = (std::mem::take(&mut of.port), own.addresses);
+        of.channels = Some(channels_of(track));
+        // In front of PLAY, which may wait behind it.
+        own.queue.push_front(Job::Setup { track });
+        addresses.into_iter().for_each(|(local, _)| self.release_pair(local.ip(), port));
+        true
+    }
+
+    /// Gives own ports back, where there are some.
+    fn release_pair(&mut self, address: IpAddr, port: u16) {
+        if port != 0 {
+            self.pairs.remove(&(address, port));
+            self.world.release_pair(address, port);
+        }
     }
 
     /// Serves the requests once more that wait for a presentation.
@@ -317,7 +401,7 @@ impl<W: World> Proxy<W> {
     /// The origin can't be had, or does not do what it must: whoever waits is told, sessions end.
     pub(super) fn fail_upstream(&mut self, id: UpstreamId, status: u16, why: &str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        tracing::warn!(origin = %own.url, "{why}");
+        tracing::warn!(origin = %url::shown(&own.url), "{why}");
         self.counts.failed += 1;
         let url = own.url.clone();
         let origin = self.origin_of(&url);
@@ -357,8 +441,7 @@ impl<W: World> Proxy<W> {
             self.tracks.remove(&track.number);
             self.free_tracks.push_back(track.number);
             if let Some((local, _)) = own.addresses {
-                self.pairs.remove(&(local.ip(), track.port));
-                self.world.release_pair(local.ip(), track.port);
+                self.release_pair(local.ip(), track.port);
             }
         }
         if own.session.is_some() && own.addresses.is_some() {
@@ -376,6 +459,9 @@ impl<W: World> Proxy<W> {
 
     pub(super) fn upstream_tick(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get(&id) else { return };
+        if let Some(publisher) = own.publisher {
+            return self.publisher_tick(publisher, id);
+        }
         let timeouts = &self.settings.timeouts;
         let since = |then: Duration| self.now.saturating_sub(then);
         if own.addresses.is_none() && since(own.used) > timeouts.connect {

@@ -18,6 +18,8 @@ pub trait World {
     fn bind_media(&mut self, address: IpAddr) -> bool;
     /// What was counted of a track.
     fn progress(&mut self, track: u32) -> Progress;
+    /// Sets what was counted of a track whose packets the program does not see.
+    fn set_progress(&mut self, track: u32, progress: &Progress);
     /// Forgets what was counted of a track.
     fn reset_progress(&mut self, track: u32);
     /// Adds a receiver to the group of a track; its number there. `None`: there is no room.
@@ -35,6 +37,8 @@ pub enum From {
     Pair(IpAddr, u16),
     /// That of RTCP towards receivers, on an own address.
     Reports(IpAddr),
+    /// That of RTP towards receivers.
+    Media(IpAddr),
 }
 
 /// What is to be done.

@@ -1,10 +1,16 @@
 //! What `[controllers.media]` says. `read` reads it.
 
+pub mod access;
 pub mod read;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
+
+use wire::rtsp::auth::Scheme;
+
+use self::access::Access;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +25,12 @@ pub struct Settings {
     pub origins: Vec<Allowed>,
     /// Streams with names of their own.
     pub streams: Vec<Named>,
+    /// Who proves a password of their own.
+    pub users: Vec<Credentials>,
+    /// How they may prove it.
+    pub schemes: Vec<Scheme>,
+    /// Who may view streams that do not say it themselves.
+    pub viewers: Arc<Access>,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
@@ -69,15 +81,21 @@ fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The URL at its origin, without user and password.
+    /// The URL at its origin, without user and password; `publish:NAME` where it is published.
     pub url: String,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
     /// Whether it has no end, so that its viewers share one stream; where nothing is said its description decides.
     pub live: Option<bool>,
+    /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
+    pub carried: Option<bool>,
+    /// Who may view it; where nothing is said, whoever may view any.
+    pub viewers: Option<Arc<Access>>,
+    /// Who may publish it, where it does not come from an origin.
+    pub publish: Option<Arc<Access>>,
 }
 
-/// Who somebody is at an origin.
+/// Who somebody is: the proxy at an origin, a client here.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// The user.
@@ -105,6 +123,8 @@ pub struct Limits {
     pub receivers: usize,
     /// Bytes that wait for a client that reads slowly; packets of streams that find no room are dropped.
     pub backlog: usize,
+    /// Wrong passwords and tokens of one address in a minute.
+    pub guesses: u32,
 }
 
 /// Timeouts.
@@ -128,7 +148,17 @@ impl Default for Settings {
             ports: 20000..=29999,
             origins: Vec::new(),
             streams: Vec::new(),
-            limits: Limits { connections: 4096, sessions: 4096, per_client: 64, receivers: 4096, backlog: 256 << 10 },
+            users: Vec::new(),
+            schemes: vec![Scheme::Sha256, Scheme::Md5],
+            viewers: Arc::default(),
+            limits: Limits {
+                connections: 4096,
+                sessions: 4096,
+                per_client: 64,
+                receivers: 4096,
+                backlog: 256 << 10,
+                guesses: 10,
+            },
             timeouts: Timeouts {
                 session: Duration::from_secs(60),
                 idle: Duration::from_secs(60),
@@ -143,6 +173,11 @@ impl Settings {
     /// The stream of this name.
     pub fn stream(&self, name: &str) -> Option<&Named> {
         self.streams.iter().find(|own| own.name == name)
+    }
+
+    /// The password of a user.
+    pub fn password(&self, user: &str) -> Option<&str> {
+        self.users.iter().find(|own| own.user == user).map(|own| own.password.as_str())
     }
 
     /// Whether clients may ask for an origin by its name.

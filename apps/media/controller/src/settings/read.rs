@@ -1,6 +1,9 @@
 //! Reads `[controllers.media]`. apps/media/README.md describes every key.
 
+mod access;
+
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baker::syntax::duration;
@@ -17,7 +20,8 @@ const MOST_STREAMS: usize = 4096;
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    let known = ["listen", "media_port", "ports", "origins", "streams", "limits", "timeouts"];
+    let known =
+        ["listen", "media_port", "ports", "origins", "streams", "users", "schemes", "viewers", "limits", "timeouts"];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
     let mut reader = Reader { errors };
@@ -48,19 +52,26 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     let accepted =
         "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
     settings.origins = reader.several(table, path, "origins", accepted, allowed);
+    reader.access_of_all(table, path, &mut settings);
     if let Some(value) = table.get("streams") {
-        settings.streams = reader.streams(value, &path.key("streams"));
+        settings.streams = reader.streams(value, &path.key("streams"), &settings);
     }
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(table, &path, &["connections", "sessions", "per_client", "receivers", "backlog"], reader.errors);
+        document::only(
+            table,
+            &path,
+            &["connections", "sessions", "per_client", "receivers", "backlog", "guesses"],
+            reader.errors,
+        );
         let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.connections = number("connections", 100_000, limits.connections);
         limits.sessions = number("sessions", 60_000, limits.sessions);
         limits.per_client = number("per_client", 100_000, limits.per_client);
         limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
+        limits.guesses = number("guesses", 1000, limits.guesses as usize) as u32;
     }
     if let Some(value) = table.get("timeouts") {
         let (path, timeouts) = (path.key("timeouts"), &mut settings.timeouts);
@@ -140,7 +151,7 @@ impl Reader<'_, '_> {
         found.unwrap_or(default)
     }
 
-    fn streams(&mut self, value: &Value, path: &Path) -> Vec<Named> {
+    fn streams(&mut self, value: &Value, path: &Path, settings: &Settings) -> Vec<Named> {
         let Some(table) = document::table(value, path, self.errors) else { return Vec::new() };
         if table.len() > MOST_STREAMS {
             let problem = format!("{} streams", table.len());
@@ -148,18 +159,26 @@ impl Reader<'_, '_> {
         }
         let one = |(name, value): (&toml::Spanned<_>, &Value)| {
             let name: &std::borrow::Cow<str> = name.get_ref();
-            self.stream(name, value, &path.key(name))
+            self.stream(name, value, &path.key(name), settings)
         };
         table.iter().filter_map(one).collect()
     }
 
-    fn stream(&mut self, name: &str, value: &Value, path: &Path) -> Option<Named> {
+    fn stream(&mut self, name: &str, value: &Value, path: &Path, settings: &Settings) -> Option<Named> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["url", "user", "password", "live"], self.errors);
+        document::only(
+            table,
+            path,
+            &["url", "user", "password", "live", "transport", "viewers", "publish"],
+            self.errors,
+        );
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
             self.errors.add(value.span().start, path, format!("{name:?} can't be a name"), accepted);
+        }
+        if table.contains_key("publish") {
+            return self.published(name, table, path, settings);
         }
         let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\"";
         let Some(url) = table.get("url") else {
@@ -186,6 +205,15 @@ impl Reader<'_, '_> {
             (None, None) => None,
         };
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
-        Some(Named { name: name.to_owned(), url: text?, credentials, live })
+        let transport = |text: &str| match text {
+            "udp" => Some(false),
+            "tcp" => Some(true),
+            _ => None,
+        };
+        let accepted = "\"udp\" or \"tcp\"; UDP, and TCP where the server refuses it, otherwise";
+        let carried =
+            table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
+        let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
+        Some(Named { name: name.to_owned(), url: text?, credentials, live, carried, viewers, publish: None })
     }
 }

@@ -71,6 +71,11 @@ impl World for Live {
         self.progress.as_ref().and_then(|table| table.get(&track)).unwrap_or_default()
     }
 
+    fn set_progress(&mut self, track: u32, progress: &Progress) {
+        // The table has a place for each track.
+        self.progress.as_mut().into_iter().for_each(|table| _ = table.set(&track, progress));
+    }
+
     fn reset_progress(&mut self, track: u32) {
         if let Some(table) = &mut self.progress {
             table.remove(&track);

@@ -232,6 +232,7 @@ impl State {
                 let by = match from {
                     From::Pair(address, port) => To::PairReports(address, port),
                     From::Reports(address) => To::Reports(address),
+                    From::Media(address) => To::Media(address),
                 };
                 if !self.proxy.world.datagrams.send(by, to, &bytes) {
                     self.proxy.counts.slow += 1;

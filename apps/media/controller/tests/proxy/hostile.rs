@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use wire::rtsp::framing::Item;
 use wire::rtsp::message::{Request, Response};
 
-use crate::model::{CLIENT, Model, OTHER, URL};
+use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
 
 /// What one side does.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A client asks: which one, the method, the URL's end, the transport, whether it names the last session, a range.
+    /// A client asks: which one, the method, the URL, the transport, whether it names the last session, a range.
     Ask(bool, usize, usize, usize, bool, Option<String>),
     /// A client sends data on a channel.
     Data(bool, u8, Vec<u8>),
@@ -22,6 +22,8 @@ enum Step {
     Garbage(bool),
     /// An origin says something that it was not asked.
     Origin(u16, Option<u32>, Vec<(usize, String)>, Vec<u8>),
+    /// An origin sends data on a channel.
+    OriginData(u8, Vec<u8>),
     /// An origin asks.
     OriginAsks(usize),
     /// An origin's connection ends.
@@ -34,9 +36,32 @@ enum Step {
     Wait(u64),
 }
 
-const METHODS: [&str; 9] =
-    ["OPTIONS", "DESCRIBE", "SETUP", "PLAY", "PAUSE", "TEARDOWN", "GET_PARAMETER", "SET_PARAMETER", "RECORD"];
-const ENDS: [&str; 5] = ["", "/", "/trackID=0", "/trackID=1", "/trackID=999"];
+const METHODS: [&str; 11] = [
+    "OPTIONS",
+    "DESCRIBE",
+    "SETUP",
+    "PLAY",
+    "PAUSE",
+    "TEARDOWN",
+    "GET_PARAMETER",
+    "SET_PARAMETER",
+    "ANNOUNCE",
+    "RECORD",
+    "REDIRECT",
+];
+/// URLs: of a film or a live stream, and of one that clients publish.
+const URLS: [&str; 8] = [
+    "rtsp://proxy:8554/10.0.2.11:8554/film",
+    "rtsp://proxy:8554/10.0.2.11:8554/film/",
+    "rtsp://proxy:8554/10.0.2.11:8554/film/trackID=0",
+    "rtsp://proxy:8554/10.0.2.11:8554/film/trackID=1",
+    "rtsp://proxy:8554/10.0.2.11:8554/film/trackID=999",
+    "rtsp://proxy/stage",
+    "rtsp://proxy/stage/trackID=0",
+    "rtsp://proxy/stage/x",
+];
+/// What is announced.
+const SDP: &[u8] = b"v=0\r\nm=video 0 RTP/AVP 33\r\na=control:trackID=0\r\nm=audio 0 RTP/AVP 8\r\na=control:x\r\n";
 const TRANSPORTS: [&str; 5] = [
     "RTP/AVP;unicast;client_port=5000-5001",
     "RTP/AVP/TCP;unicast;interleaved=0-1",
@@ -50,13 +75,14 @@ fn step() -> impl Strategy<Value = Step> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..40);
     let range = prop::option::of("(npt=[0-9.]{1,3}-|npt=now-|[a-z=-]{1,6})");
     prop_oneof![
-        8 => (any::<bool>(), 0..METHODS.len(), 0..ENDS.len(), 0..TRANSPORTS.len(), prop::bool::weighted(0.8), range)
+        8 => (any::<bool>(), 0..METHODS.len(), 0..URLS.len(), 0..TRANSPORTS.len(), prop::bool::weighted(0.8), range)
             .prop_map(|(other, method, end, transport, named, range)| Step::Ask(other, method, end, transport, named, range)),
         1 => (any::<bool>(), 0u8..4, bytes()).prop_map(|(other, channel, bytes)| Step::Data(other, channel, bytes)),
         1 => any::<bool>().prop_map(Step::Reconnect),
         1 => any::<bool>().prop_map(Step::Garbage),
         2 => (200u16..600, prop::option::of(0u32..12), prop::collection::vec((0..HEADERS.len(), "[a-zA-Z0-9=;/:,\" -]{0,30}"), 0..3), bytes())
             .prop_map(|(status, cseq, headers, body)| Step::Origin(status, cseq, headers, body)),
+        1 => (0u8..4, bytes()).prop_map(|(channel, bytes)| Step::OriginData(channel, bytes)),
         1 => (0..METHODS.len()).prop_map(Step::OriginAsks),
         1 => Just(Step::OriginGone),
         1 => (20000u16..20006, 6968u16..6975, bytes()).prop_map(|(to, from, bytes)| Step::Datagram(to, from, bytes)),
@@ -69,23 +95,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left(live in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
+    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
                        steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
-        let mut model = Model::new(Options { live, tracks, silent, timeout: 20, ..Options::default() });
+        let options = Options { live, tcp_only, tracks, silent, timeout: 20, ..Options::default() };
+        let mut model = Model::with(options, crate::publish::stage);
+        model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
         let mut sessions = [String::new(), String::new()];
         for step in steps {
             match step {
                 Step::Ask(other, method, end, transport, named, range) => {
                     let at = usize::from(other);
-                    let mut headers = vec![("Transport", TRANSPORTS[transport])];
+                    let kind = ("Content-Type", "application/sdp");
+                    let mut headers = vec![("Transport", TRANSPORTS[transport]), kind];
                     let session = sessions[at].clone();
                     if named && !session.is_empty() {
                         headers.push(("Session", &session));
                     }
                     range.as_ref().into_iter().for_each(|range| headers.push(("Range", range)));
-                    let answer = model.try_ask(clients[at], METHODS[method], &format!("{URL}{}", ENDS[end]), &headers);
+                    let answer = model.try_ask(clients[at], METHODS[method], URLS[end], &headers);
                     if let Some(said) = answer.as_ref().and_then(|answer| answer.headers.get("session")) {
                         sessions[at] = said.split(';').next().unwrap().to_owned();
                     }
@@ -110,9 +139,15 @@ proptest! {
                     response.body = body;
                     model.proxy.origin_item(id, Item::Response(response));
                 }
+                Step::OriginData(channel, packet) => {
+                    let Some(id) = model.origins.keys().last().copied() else { continue };
+                    model.proxy.origin_item(id, Item::Data { channel, packet });
+                }
                 Step::OriginAsks(method) => {
                     let Some(id) = model.origins.keys().last().copied() else { continue };
-                    model.proxy.origin_item(id, Item::Request(Request::new(METHODS[method], "*")));
+                    let mut request = Request::new(METHODS[method], "*");
+                    request.headers.push("Location", URLS[0]);
+                    model.proxy.origin_item(id, Item::Request(request));
                 }
                 Step::OriginGone => {
                     let Some(id) = model.origins.keys().last().copied() else { continue };

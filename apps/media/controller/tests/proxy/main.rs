@@ -1,10 +1,12 @@
 //! The proxy's state machine between models of clients and origins, without sockets.
 
+mod access;
 mod groups;
 mod hostile;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
+mod publish;
 mod refusals;
 mod sharing;
 mod sides;

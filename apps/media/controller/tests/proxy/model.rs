@@ -56,6 +56,10 @@ impl World for Surroundings {
         self.progress.get(&track).copied().unwrap_or_default()
     }
 
+    fn set_progress(&mut self, track: u32, progress: &Progress) {
+        self.progress.insert(track, *progress);
+    }
+
     fn reset_progress(&mut self, track: u32) {
         self.progress.remove(&track);
     }
@@ -88,6 +92,8 @@ pub struct Model {
     pub hosts: BTreeMap<String, Options>,
     /// Connections to origins, also those that have ended.
     pub origins: BTreeMap<OriginId, (Origin, Framer)>,
+    /// Data that came on their channels.
+    pub origin_data: Vec<(u8, Vec<u8>)>,
     /// Those that the proxy has closed.
     pub closed_origins: BTreeSet<OriginId>,
     /// What clients got and have not looked at.
@@ -95,6 +101,8 @@ pub struct Model {
     pub closed_clients: BTreeSet<ClientId>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// The body of ANNOUNCE.
+    pub announced: Vec<u8>,
     /// Who would have got a packet of any stream over UDP, at each change of entries and members.
     pub audiences: Vec<BTreeSet<SocketAddr>>,
     cseq: u32,
@@ -114,6 +122,9 @@ impl Model {
                 url: "rtsp://camera.example/1".into(),
                 credentials: Some(credentials),
                 live: None,
+                carried: None,
+                viewers: None,
+                publish: None,
             }],
             ..Settings::default()
         };
@@ -125,11 +136,13 @@ impl Model {
             now: Duration::ZERO,
             hosts: hosts.into(),
             origins: BTreeMap::new(),
+            origin_data: Vec::new(),
             closed_origins: BTreeSet::new(),
             got: BTreeMap::new(),
             closed_clients: BTreeSet::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            announced: Vec::new(),
             audiences: Vec::new(),
             cseq: 0,
         }
@@ -168,8 +181,10 @@ impl Model {
                     framer.push(&bytes);
                     let mut answers = Vec::new();
                     while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {
-                        if let Item::Request(request) = item {
-                            answers.extend(origin.answer(&request));
+                        match item {
+                            Item::Request(request) => answers.extend(origin.answer(&request)),
+                            Item::Data { channel, packet } => self.origin_data.push((channel, packet)),
+                            Item::Response(_) => {}
                         }
                     }
                     answers.into_iter().for_each(|answer| self.proxy.origin_item(id, Item::Response(answer)));
@@ -207,6 +222,9 @@ impl Model {
         self.cseq += 1;
         request.headers.push("CSeq", self.cseq.to_string());
         headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        if method == "ANNOUNCE" {
+            request.body.clone_from(&self.announced);
+        }
         self.send(client, request);
         self.answer(client)
     }

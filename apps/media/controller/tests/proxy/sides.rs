@@ -53,6 +53,40 @@ fn redirections_are_followed_where_they_may_be() {
 }
 
 #[test]
+fn servers_send_their_clients_elsewhere() {
+    let elsewhere = |model: &mut Model, location: &str| {
+        let id = *model.origins.keys().last().unwrap();
+        let mut request = wire::rtsp::message::Request::new("REDIRECT", "rtsp://10.0.2.11:8554/film");
+        request.headers.push("CSeq", "7");
+        request.headers.push("Location", location);
+        model.proxy.origin_item(id, wire::rtsp::framing::Item::Request(request));
+        model.run();
+    };
+    // While it thinks about the description.
+    let mut model = Model::new(Options { silent: vec!["DESCRIBE".into()], ..Options::default() });
+    model.hosts.insert("10.0.2.12".into(), Options::default());
+    let client = model.client(CLIENT);
+    assert_eq!(model.try_ask(client, "DESCRIBE", URL, &[]), None);
+    elsewhere(&mut model, "rtsp://10.0.2.12/other");
+    assert_eq!(model.answer(client).unwrap().status, 200);
+    // Where there is a session it ends, and so do viewers'.
+    let session = model.set_up(client, URL, 1, 5000);
+    model.good(client, "PLAY", URL, &[("Session", &session)]);
+    elsewhere(&mut model, "rtsp://10.0.2.11/film");
+    assert_eq!(model.ask(client, "PLAY", URL, &[("Session", &session)]).status, 454);
+    let shown = model.proxy.origin_states();
+    assert!(shown.iter().any(|own| own.last_error.contains("REDIRECT")), "{shown:?}");
+    model.is_empty();
+    // Not to who is not allowed.
+    let mut model = Model::new(Options { silent: vec!["DESCRIBE".into()], ..Options::default() });
+    let client = model.client(CLIENT);
+    assert_eq!(model.try_ask(client, "DESCRIBE", URL, &[]), None);
+    elsewhere(&mut model, "rtsp://10.0.3.1/other");
+    assert_eq!(model.answer(client).unwrap().status, 502);
+    model.is_empty();
+}
+
+#[test]
 fn odd_origins_are_understood() {
     for options in [
         Options { content_base: Some("10.0.2.11/film/".into()), ..Options::default() },
@@ -156,4 +190,51 @@ fn parameters_are_the_origins() {
     assert_eq!((answer.status, answer.cseq(), &answer.body[..]), (200, Some(77), &b"jitter: 0.5\r\n"[..]));
     let (origin, _) = model.origins.values().last().unwrap();
     assert_eq!(origin.asked.last().unwrap().body, b"jitter\r\n");
+}
+
+#[test]
+fn servers_without_udp_send_on_the_connection() {
+    // Asked for over UDP first, unless the configuration says how it comes.
+    for (url, transport, setups) in [(URL, None, 3), ("rtsp://proxy/door", Some(true), 2)] {
+        let mut model = Model::with(Options { tcp_only: true, live: true, ..Options::default() }, |settings| {
+            settings.streams[0].carried = transport;
+        });
+        let client = model.client(CLIENT);
+        let session = model.set_up(client, url, 2, 5000);
+        model.good(client, "PLAY", url, &[("Session", &session)]);
+        let asked = model.methods().iter().filter(|method| **method == "SETUP").count();
+        assert_eq!(asked, setups, "{url}: one is refused");
+        assert!(model.proxy.world.pairs.is_empty() && model.flows.is_empty());
+        let (id, (origin, _)) = model.origins.iter().last().map(|(id, own)| (*id, own)).unwrap();
+        assert_eq!(origin.channels, [0, 2]);
+        model.datagrams.clear();
+        let packet = vec![0x80, 0, 0, 9, 0, 0, 0, 1, 1, 2, 3, 4, 42];
+        model.proxy.origin_item(id, wire::rtsp::framing::Item::Data { channel: 2, packet });
+        model.run();
+        let [(_, to, bytes)] = &model.datagrams[..] else { panic!("{:?}", model.datagrams) };
+        assert_eq!((to.to_string(), bytes[12..].to_vec()), ("10.0.1.11:5002".into(), vec![42]));
+        // One that joins is told what comes next; and the origin, how it is received.
+        let progress = model.proxy.stream_states();
+        assert_eq!(progress[0].tracks[1].packets, 1);
+        model.wait(Duration::from_secs(6));
+        let reports: Vec<_> =
+            model.origin_data.iter().filter_map(|(channel, own)| Some((*channel, wire::rtcp::parse(own)?))).collect();
+        assert!(reports.iter().any(|(channel, own)| *channel == 3 && own.reports[0].highest == 9), "{reports:?}");
+        model.good(client, "TEARDOWN", url, &[("Session", &session)]);
+        model.is_empty();
+    }
+    // Tracks that the first viewer does not want are asked for on the connection, too, and before PLAY.
+    let mut model = Model::new(Options { tcp_only: true, live: true, ..Options::default() });
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 1, 5000);
+    model.good(client, "PLAY", URL, &[("Session", &session)]);
+    let (origin, _) = model.origins.values().last().unwrap();
+    assert_eq!((&origin.channels[..], model.methods().last()), (&[0, 2][..], Some(&"PLAY")));
+    // Where the configuration wants UDP, that is all that is asked for.
+    let mut model = Model::with(Options { tcp_only: true, ..Options::default() }, |settings| {
+        settings.streams[0].carried = Some(false);
+    });
+    let client = model.client(CLIENT);
+    let transport = [("Transport", "RTP/AVP;unicast;client_port=5000-5001")];
+    assert_eq!(model.ask(client, "SETUP", "rtsp://proxy/door/trackID=0", &transport).status, 502);
 }

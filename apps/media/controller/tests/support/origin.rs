@@ -29,6 +29,8 @@ pub struct Options {
     pub says_cseq: bool,
     /// What stands in front of the numbers of tracks in the description.
     pub control: String,
+    /// Whether it refuses UDP.
+    pub tcp_only: bool,
     /// Number of tracks,
     pub tracks: usize,
     /// and how many it gives.
@@ -53,6 +55,7 @@ impl Default for Options {
             timeout: 60,
             says_cseq: true,
             control: "trackID=".into(),
+            tcp_only: false,
             tracks: 2,
             most_setups: 99,
             jump: 0,
@@ -70,6 +73,8 @@ pub struct Origin {
     pub asked: Vec<Request>,
     /// The ports that clients have asked streams to, by track.
     pub ports: Vec<(u16, u16)>,
+    /// Their channels, where they go on the connection.
+    pub channels: Vec<u8>,
     /// How often it was asked to play.
     pub plays: u16,
     /// The port that the first track is sent from.
@@ -78,7 +83,14 @@ pub struct Origin {
 
 impl Origin {
     pub fn new(options: Options) -> Origin {
-        Origin { options, asked: Vec::new(), ports: Vec::new(), plays: 0, first_port: Origin::server_port(0) }
+        Origin {
+            options,
+            asked: Vec::new(),
+            ports: Vec::new(),
+            channels: Vec::new(),
+            plays: 0,
+            first_port: Origin::server_port(0),
+        }
     }
 
     /// The ports that a track is sent from.
@@ -130,6 +142,16 @@ impl Origin {
             "SETUP" if self.ports.len() >= self.options.most_setups => return Some(Response::new(453, request.cseq())),
             "SETUP" => {
                 let wanted = transport::parse(request.headers.get("transport").unwrap_or(""));
+                if let Some((rtp, rtcp)) = wanted[0].interleaved {
+                    self.ports.push((0, 0));
+                    self.channels.push(rtp);
+                    response.headers.push("Transport", format!("RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp}"));
+                    response.headers.push("Session", format!("a$b.{};timeout={}", 17, self.options.timeout));
+                    return Some(response);
+                }
+                if self.options.tcp_only {
+                    return Some(Response::new(461, request.cseq()));
+                }
                 let client = wanted[0].client_port.unwrap();
                 let track = self.ports.len();
                 self.ports.push(client);

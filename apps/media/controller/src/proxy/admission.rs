@@ -1,0 +1,194 @@
+//! Who may have what: by the client's address, by a token in the URL, or by a user's password.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use wire::rtsp::auth::{Authorization, challenges};
+use wire::rtsp::message::{Request, Response};
+use wire::rtsp::url;
+
+use super::target::{TOKEN, Target, same_presentation};
+use super::world::World;
+use super::{ClientId, Proxy};
+use crate::settings::access::Access;
+
+/// What users are users of. It names no host.
+const REALM: &str = "Millrace";
+/// How long a nonce may be used.
+const NONCE: Duration = Duration::from_secs(300);
+/// In this time an address may be wrong so often.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses of which is known how often they were wrong at most.
+const MOST_ADDRESSES: usize = 4096;
+
+/// What a client's proofs of a password are for. It is its connection's alone, so nobody can use a proof twice who does
+/// not have the connection.
+#[derive(Debug)]
+pub(super) struct Nonce {
+    text: String,
+    since: Duration,
+    /// How often it was used, as the client counts.
+    count: u32,
+}
+
+/// How often addresses were wrong.
+#[derive(Debug, Default)]
+pub(super) struct Guesses(HashMap<IpAddr, (u32, Duration)>);
+
+impl Guesses {
+    /// Hosts with IPv6 have as many addresses as they like in a network of 64 bits.
+    fn key(address: IpAddr) -> IpAddr {
+        match address {
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+
+    fn of(&self, address: IpAddr, now: Duration) -> u32 {
+        let found = self.0.get(&Guesses::key(address)).filter(|(_, since)| now.saturating_sub(*since) < WINDOW);
+        found.map_or(0, |(count, _)| *count)
+    }
+
+    fn add(&mut self, address: IpAddr, now: Duration) {
+        let count = self.of(address, now);
+        if self.0.len() >= MOST_ADDRESSES {
+            self.0.retain(|_, (_, since)| now.saturating_sub(*since) < WINDOW);
+        }
+        if self.0.len() >= MOST_ADDRESSES {
+            let oldest = self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(address, _)| *address);
+            oldest.into_iter().for_each(|oldest| _ = self.0.remove(&oldest));
+        }
+        let entry = self.0.entry(Guesses::key(address)).or_insert((0, now));
+        *entry = if count == 0 { (1, now) } else { (count + 1, entry.1) };
+    }
+}
+
+/// What is said of a request.
+enum Verdict {
+    Admitted,
+    /// It proves nothing.
+    Unknown,
+    /// It proves a password for a nonce that is none any more.
+    Stale,
+    Wrong,
+}
+
+impl<W: World> Proxy<W> {
+    /// Whether a client may view what it asks for; where it may not, it is told.
+    pub(super) fn admits(&mut self, id: ClientId, request: &Request, target: &Target) -> bool {
+        self.admits_to(id, request, target, &target.viewers)
+    }
+
+    /// Whether a client is one of those that have access; where it is not, it is told.
+    pub(super) fn admits_to(&mut self, id: ClientId, request: &Request, target: &Target, access: &Access) -> bool {
+        let Some(client) = self.clients.get(&id) else { return false };
+        // A request that has waited for an origin is served once more.
+        if client.admitted {
+            return true;
+        }
+        let address = client.peer.ip();
+        if !access.takes(address) {
+            self.refuse(id, request, 403);
+            return false;
+        }
+        let verdict = if access.is_open() {
+            Verdict::Admitted
+        } else if self.guesses.of(address, self.now) >= self.settings.limits.guesses {
+            self.counts.locked += 1;
+            self.refuse(id, request, 403);
+            return false;
+        } else {
+            self.verdict(id, request, target, access)
+        };
+        match verdict {
+            Verdict::Admitted => {
+                self.clients.get_mut(&id).into_iter().for_each(|client| client.admitted = true);
+                return true;
+            }
+            Verdict::Wrong => {
+                self.counts.wrong += 1;
+                self.guesses.add(address, self.now);
+                tracing::warn!(client = %address, url = %url::shown(&target.base), "wrong password or token");
+                self.challenge(id, request, access, false);
+            }
+            Verdict::Unknown => self.challenge(id, request, access, false),
+            Verdict::Stale => self.challenge(id, request, access, true),
+        }
+        false
+    }
+
+    fn verdict(&mut self, id: ClientId, request: &Request, target: &Target, access: &Access) -> Verdict {
+        let token = url::parameter(&target.base, TOKEN).filter(|_| !access.tokens.is_empty());
+        if token.is_some_and(|token| access.knows(token)) {
+            return Verdict::Admitted;
+        }
+        let Some(field) = request.headers.get("authorization") else {
+            return if token.is_some() { Verdict::Wrong } else { Verdict::Unknown };
+        };
+        let Some(said) = Authorization::parse(field).filter(|said| self.settings.schemes.contains(&said.scheme()))
+        else {
+            return Verdict::Wrong;
+        };
+        // Who does not exist takes as long as who does.
+        let known = access.users.iter().any(|user| user == said.user());
+        let password = self.settings.password(said.user()).filter(|_| known);
+        let proves = said.proves(password.unwrap_or(""), &request.method);
+        if !proves || password.is_none() {
+            return Verdict::Wrong;
+        }
+        let Authorization::Digest(digest) = &said else { return Verdict::Admitted };
+        if digest.realm != REALM || !same_presentation(&digest.uri, &request.url) {
+            return Verdict::Wrong;
+        }
+        let now = self.now;
+        let nonce = self.clients.get_mut(&id).and_then(|client| client.nonce.as_mut());
+        let Some(nonce) = nonce.filter(|own| own.text == digest.nonce && now.saturating_sub(own.since) < NONCE) else {
+            return Verdict::Stale;
+        };
+        match &digest.counted {
+            Some((count, _)) if *count <= nonce.count => return Verdict::Stale,
+            Some((count, _)) => nonce.count = *count,
+            None => {}
+        }
+        Verdict::Admitted
+    }
+
+    /// Asks a client for a password.
+    fn challenge(&mut self, id: ClientId, request: &Request, access: &Access, stale: bool) {
+        // Where tokens alone are taken there is nothing to ask for.
+        if access.users.is_empty() {
+            return self.refuse(id, request, 403);
+        }
+        let (text, now) = (format!("{:016x}{:016x}", self.world.random(), self.world.random()), self.now);
+        let mut response = Response::new(401, request.cseq());
+        for challenge in challenges(&self.settings.schemes, REALM, &text, stale) {
+            response.headers.push("WWW-Authenticate", challenge);
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.nonce = Some(Nonce { text, since: now, count: 0 });
+        }
+        self.respond(id, response);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_are_counted_by_network_and_forgotten() {
+        let (mut guesses, at) = (Guesses::default(), Duration::from_secs);
+        let [one, near, far] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| text.parse().unwrap());
+        guesses.add(one, at(1));
+        guesses.add(near, at(2));
+        assert_eq!([one, near, far].map(|address| guesses.of(address, at(3))), [2, 2, 0]);
+        assert_eq!(guesses.of(one, at(61)), 0);
+        guesses.add(one, at(62));
+        assert_eq!(guesses.of(one, at(62)), 1);
+        for address in 0..10_000u32 {
+            guesses.add(IpAddr::V4(address.into()), at(63));
+        }
+        assert!(guesses.0.len() <= MOST_ADDRESSES);
+    }
+}
