@@ -3,6 +3,7 @@
 //! | part | what |
 //! |---|---|
 //! | `settings` | the configuration, and how it is read |
+//! | `pools` | origins of pools: which of them work, and which one is next |
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
 //! | `sockets` | connections and datagrams: the effects carried out |
@@ -17,6 +18,7 @@
 pub mod admin;
 mod application;
 mod commands;
+pub mod pools;
 pub mod proxy;
 mod run;
 pub mod settings;

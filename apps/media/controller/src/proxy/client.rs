@@ -9,6 +9,7 @@ use wire::rtsp::framing::Item;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 
+use super::session::Ending;
 use super::target::{Target, target};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId};
@@ -87,7 +88,7 @@ impl<W: World> Proxy<W> {
     /// The connection of a client has ended. Its sessions over UDP go on until they time out (RFC 2326 section 1.1).
     pub fn client_closed(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
-        client.carries.into_iter().for_each(|session| self.end_session(session));
+        client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
         for upstream in self.upstreams.values_mut() {
             upstream.waiting.retain(|(client, _)| *client != id);
         }
@@ -137,6 +138,9 @@ impl<W: World> Proxy<W> {
         }
         if request.headers.all("via").any(|via| via.contains(&self.pseudonym)) {
             return self.refuse(id, &request, 502);
+        }
+        if self.waits_for_origin(id, &request) {
+            return;
         }
         match request.method.as_str() {
             "OPTIONS" => self.options(id, &request),

@@ -25,13 +25,15 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get(&id) else { return };
         let Some(of) = own.tracks.get(track) else { return };
         let Some(key) = of.key.filter(|_| of.state == TrackState::Ready) else { return };
-        let (rate, number) = (of.rate, of.number);
+        let (rate, number, pending) = (of.rate, of.number, of.before.is_some());
         let receivers = own.viewers.iter().filter_map(|session| {
             let session = self.sessions.get(session).filter(|session| session.playing)?;
             Some((session, session.viewers.get(&track)?))
         });
         let mut receivers = receivers.take(2);
         let leads = match (receivers.next(), receivers.next()) {
+            // The first packet says how numbers go on.
+            _ if pending => Leads::Controller,
             (None, _) => Leads::Nobody,
             (Some((session, viewer)), None) => match viewer.delivery {
                 Delivery::Udp { rtp, .. } => Leads::Receiver {
@@ -51,6 +53,7 @@ impl<W: World> Proxy<W> {
         self.counts.tapped += 1;
         let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
         let Some(header) = rtp::Header::read(packet) else { return };
+        self.resume(upstream, track, header);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         for session in ordered(&own.viewers) {
             let Some(session) = self.sessions.get(&session).filter(|session| session.playing) else { continue };

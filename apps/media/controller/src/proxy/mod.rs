@@ -9,16 +9,22 @@
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
+//! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
+//! | `checks` | whether the origins of pools work |
 //! | `flows` | what becomes of a stream's packets: one receiver in the fast path, several by the controller |
 //! | `reports` | RTCP, on both sides |
+//! | `origins` | what is known of origins, and what operators say about them |
 //! | `state` | what is shown to operators |
 
+mod checks;
 mod client;
 mod describe;
 mod flows;
 mod origin;
+pub mod origins;
 mod play;
+mod recovery;
 mod reports;
 mod session;
 mod setup;
@@ -35,11 +41,11 @@ use std::time::Duration;
 use wire::keyed_map::KeyedMap;
 
 use self::client::Client;
-use self::session::Session;
-use self::state::OriginCounts;
+use self::session::{Ending, Session};
 use self::target::Presentation;
 use self::upstream::Upstream;
 use self::world::{Effect, World};
+use crate::pools::{OriginCounts, Pools, ServerId};
 use crate::settings::Settings;
 
 /// A connection of a client; numbers are not given twice.
@@ -67,8 +73,10 @@ pub struct Counts {
     pub vanished: u64,
     /// Presentations that were asked for at origins.
     pub upstreams: u64,
-    /// Those that ended by a fault of the origin.
+    /// Those that ended, or lost their origin, by a fault of the origin.
     pub failed: u64,
+    /// Those that went on from another origin, or from the same one again.
+    pub replaced: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
     /// Packets that the controller got to deliver,
@@ -99,11 +107,15 @@ pub struct Proxy<W> {
     joinable: HashMap<Presentation, UpstreamId>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
+    /// Connections by which origins are checked.
+    checks: HashMap<OriginId, ServerId>,
     /// By the place in `streams.progress`: whose track it is.
     tracks: HashMap<u32, (UpstreamId, usize)>,
     /// By own address and the first port of a pair: whose track it is.
     pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
-    /// What is known of origins, by host and port.
+    /// Origins of pools.
+    pools: Pools,
+    /// What is known of others, by host and port.
     origins: BTreeMap<String, OriginCounts>,
     free_tracks: Vec<u32>,
     next_track: u32,
@@ -118,6 +130,8 @@ pub struct Proxy<W> {
 impl<W: World> Proxy<W> {
     /// One that has nothing yet.
     pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
+        let mut pools = Pools::default();
+        pools.configure(&settings, Duration::ZERO, |_| false);
         let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
         Proxy {
             world,
@@ -130,8 +144,10 @@ impl<W: World> Proxy<W> {
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
             connections: HashMap::new(),
+            checks: HashMap::new(),
             tracks: HashMap::new(),
             pairs: HashMap::new(),
+            pools,
             origins: BTreeMap::new(),
             free_tracks: Vec::new(),
             next_track: 0,
@@ -144,7 +160,10 @@ impl<W: World> Proxy<W> {
 
     /// Other settings from now on. Sessions that there are go on, also of streams that are no longer allowed.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        let used = |id: ServerId| self.upstreams.values().any(|own| own.server == Some(id));
+        self.pools.configure(&settings, self.now, used);
         self.settings = settings;
+        self.leave_unwanted();
     }
 
     /// The settings in force.
@@ -164,6 +183,7 @@ impl<W: World> Proxy<W> {
 
     /// What is due: to be called about twice a second.
     pub fn tick(&mut self) {
+        self.check_tick();
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.upstream_tick(id));
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
@@ -175,9 +195,10 @@ impl<W: World> Proxy<W> {
     /// Ends all sessions, here and at origins.
     pub fn end(&mut self) {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        sessions.into_iter().for_each(|id| self.end_session(id));
+        sessions.into_iter().for_each(|id| self.end_session(id, Ending::Stopped));
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.end_upstream(id));
+        self.end_checks();
     }
 
     fn new_id(&mut self) -> u64 {

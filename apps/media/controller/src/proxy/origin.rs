@@ -29,6 +29,9 @@ const MOST_TRIES: u32 = 2;
 impl<W: World> Proxy<W> {
     /// A connection to an origin is there: own address, and the origin's.
     pub fn origin_opened(&mut self, connection: OriginId, local: SocketAddr, peer: SocketAddr) {
+        if self.check_opened(connection) {
+            return;
+        }
         let Some(id) = self.connections.get(&connection).copied() else {
             return self.effect(Effect::CloseOrigin(connection));
         };
@@ -40,13 +43,26 @@ impl<W: World> Proxy<W> {
 
     /// A connection to an origin has ended, or could not be made.
     pub fn origin_closed(&mut self, connection: OriginId, why: &str) {
+        self.check_closed(connection, why);
         if let Some(id) = self.connections.remove(&connection) {
-            self.fail_upstream(id, 502, why);
+            match self.upstreams.get(&id).is_some_and(|own| own.addresses.is_none()) {
+                true => self.unreachable(id, 502, why),
+                false => self.fail_upstream(id, 502, why),
+            }
         }
+    }
+
+    /// An origin can't be connected to, which checks would find out, too.
+    pub(super) fn unreachable(&mut self, id: UpstreamId, status: u16, why: &str) {
+        if let Some(server) = self.upstreams.get(&id).and_then(|own| own.server) {
+            self.pools.checked(server, Err(why), self.now);
+        }
+        self.fail_upstream(id, status, why);
     }
 
     /// Something came from an origin.
     pub fn origin_item(&mut self, connection: OriginId, item: Item) {
+        self.check_item(connection, &item);
         let Some(id) = self.connections.get(&connection).copied() else { return };
         match item {
             Item::Response(response) => self.answered(id, response),
@@ -58,9 +74,12 @@ impl<W: World> Proxy<W> {
 
     /// Some servers ask whether their clients are there.
     fn asked_by_origin(&mut self, connection: OriginId, request: &Request) {
-        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER"].contains(&request.method.as_str());
+        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER", "TEARDOWN"].contains(&request.method.as_str());
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
+        if let Some(id) = self.connections.get(&connection).copied().filter(|_| request.method == "TEARDOWN") {
+            self.fail_upstream(id, 502, "it has ended the session (TEARDOWN)");
+        }
     }
 
     fn answered(&mut self, id: UpstreamId, response: Response) {
@@ -89,15 +108,15 @@ impl<W: World> Proxy<W> {
             Job::Describe if good => return self.described(id, &response),
             Job::Setup { track } if good => return self.set_up(id, track, &response),
             Job::Play { waiter: None, .. } if good => {
-                own.playing = true;
+                own.begin_to_play(&response, self.now);
                 self.serve_waiting(id);
             }
             Job::Play { waiter: Some((client, request, session)), .. } if good => {
-                own.playing = true;
+                own.begin_to_play(&response, self.now);
                 self.played(client, &request, session, &response);
             }
             Job::Pause { waiter: (client, request, session) } if good => {
-                own.playing = false;
+                own.pause(&response, self.now);
                 self.paused(client, &request, session, &response);
             }
             Job::Parameter { waiter: (client, request, session) } => {
@@ -114,12 +133,12 @@ impl<W: World> Proxy<W> {
                 self.refuse(client, &request, response.status);
             }
             Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
-            // What it does not give is missing; what it gives goes on.
-            Job::Setup { track } => {
+            // What it does not give is missing; what it gives goes on. One that takes the place of another must give it.
+            Job::Setup { track } if !own.is_recovering() => {
                 own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
                 self.serve_waiting(id);
             }
-            Job::Describe | Job::Play { .. } | Job::KeepAlive => {
+            Job::Describe | Job::Setup { .. } | Job::Play { .. } | Job::KeepAlive => {
                 let status = status_for_client(response.status);
                 let why = format!("the answer was {} {}", response.status, response.reason);
                 return self.fail_upstream(id, status, &why);
@@ -166,8 +185,11 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let header = |name: &str| response.headers.get(name);
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
-        own.live = own.forced_live.unwrap_or(description.is_live());
-        own.tracks = (0..description.media())
+        let before = own.description.take();
+        if before.is_none() {
+            own.live = own.forced_live.unwrap_or(description.is_live());
+        }
+        let mut tracks: Vec<Track> = (0..description.media())
             .map(|track| Track {
                 state: TrackState::New,
                 control: description.media_control(track, &own.base),
@@ -178,6 +200,7 @@ impl<W: World> Proxy<W> {
                 rtcp: None,
                 source: None,
                 key: None,
+                before: None,
                 report: None,
                 own_ssrc: 0,
                 reported: (0, 0),
@@ -186,7 +209,7 @@ impl<W: World> Proxy<W> {
             .collect();
         // A control URL at another host would have the proxy's session leave its connection.
         let here = Url::parse(&own.url).map(|url| url.host.to_owned());
-        for track in &mut own.tracks {
+        for track in &mut tracks {
             let there = Url::parse(&track.control).map(|url| (url.host.to_owned(), url.path.to_owned()));
             if let (Some(here), Some((host, path)), Some(base)) = (&here, there, Url::parse(&own.url))
                 && host != *here
@@ -195,7 +218,10 @@ impl<W: World> Proxy<W> {
                 track.control = format!("rtsp://{}{path}", url::authority(base.host, base.port));
             }
         }
-        own.description = Some(description);
+        match before {
+            Some(before) => return self.described_again(id, &before, description, tracks),
+            None => (own.description, own.tracks) = (Some(description), tracks),
+        }
         self.serve_waiting(id);
         self.ask_next(id);
     }

@@ -6,7 +6,7 @@ use wire::rtsp::range;
 use wire::rtsp::rtp_info::{self, RtpInfo};
 
 use super::target::track_url;
-use super::upstream::{Job, TrackState};
+use super::upstream::{Job, TrackState, Upstream};
 use super::world::World;
 use super::{ClientId, Proxy, SessionId};
 
@@ -68,7 +68,10 @@ impl<W: World> Proxy<W> {
         let headers = ["range", "scale", "speed"]
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), request.headers.get(name)?.to_owned())));
-        let headers = headers.collect();
+        let mut headers: Vec<_> = headers.collect();
+        if request.headers.get("range").is_none() {
+            headers.extend(self.upstreams.get(&upstream).and_then(Upstream::lost_position));
+        }
         self.ask(upstream, Job::Play { headers, waiter: Some((id, request, session)) });
     }
 
@@ -81,7 +84,8 @@ impl<W: World> Proxy<W> {
         let mut infos = Vec::new();
         for (track, rewrite) in viewers {
             self.update_flow(upstream, track);
-            let Some(number) = self.upstreams.get(&upstream).map(|own| own.tracks[track].number) else { continue };
+            let of = self.upstreams.get(&upstream).map(|own| &own.tracks[track]).filter(|own| own.before.is_none());
+            let Some(number) = of.map(|own| own.number) else { continue };
             let progress = self.world.progress(number);
             // What comes next. Where nothing has come yet, that is not known, and need not be said.
             if progress.seen != 0 {
@@ -109,6 +113,9 @@ impl<W: World> Proxy<W> {
         let mut infos = Vec::new();
         for (at, info) in said.into_iter().enumerate() {
             let Some(track) = self.track_of(upstream, &info.url, at) else { continue };
+            if self.is_pending(upstream, track) {
+                continue;
+            }
             if again {
                 self.go_on(session, track, &info);
             }

@@ -32,6 +32,37 @@ pub(super) enum Delivery {
     },
 }
 
+/// Why a session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its client has ended it.
+    Teardown,
+    /// The connection that carried its streams has ended.
+    Closed,
+    /// Nothing was heard of its client.
+    Vanished,
+    /// Its origin was lost, and there is no other.
+    OriginLost,
+    /// An operator has ended it.
+    Killed,
+    /// The proxy has ended.
+    Stopped,
+}
+
+impl Ending {
+    /// Its name, in the access log and in what clients are told (BYE).
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Teardown => "teardown",
+            Ending::Closed => "connection_closed",
+            Ending::Vanished => "vanished",
+            Ending::OriginLost => "origin_lost",
+            Ending::Killed => "killed",
+            Ending::Stopped => "stopped",
+        }
+    }
+}
+
 /// One track of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer {
@@ -140,7 +171,7 @@ impl<W: World> Proxy<W> {
                 self.respond(id, response);
             }
             None => {
-                self.end_session(session);
+                self.end_session(session, Ending::Teardown);
                 self.respond(id, Response::new(200, request.cseq()));
             }
         }
@@ -157,7 +188,7 @@ impl<W: World> Proxy<W> {
     }
 
     /// Ends a session; the last of a presentation ends that at the origin, too.
-    pub(super) fn end_session(&mut self, id: SessionId) {
+    pub(super) fn end_session(&mut self, id: SessionId, why: Ending) {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.names.remove(&session.name);
         for viewer in session.viewers.values() {
@@ -174,16 +205,16 @@ impl<W: World> Proxy<W> {
         session.viewers.keys().for_each(|track| self.update_flow(session.upstream, *track));
     }
 
-    /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so
-    /// that its client notices.
-    pub(super) fn cut_session(&mut self, id: SessionId) {
+    /// The session ends, and not by its client: receivers are told. A connection that carried it is closed, so that its
+    /// client notices.
+    pub(super) fn cut_session(&mut self, id: SessionId, why: Ending) {
         let Some(session) = self.sessions.get(&id) else { return };
         if session.playing {
-            self.say_bye(id);
+            self.say_bye(id, why);
         }
         let carriers: Vec<ClientId> =
             self.clients.iter().filter(|(_, client)| client.carries.contains(&id)).map(|(client, _)| *client).collect();
-        self.end_session(id);
+        self.end_session(id, why);
         for client in carriers {
             self.effect(Effect::CloseClient(client));
             self.client_closed(client);
@@ -196,7 +227,7 @@ impl<W: World> Proxy<W> {
         let carried = session.viewers.values().any(|own| matches!(own.delivery, Delivery::Interleaved { .. }));
         if !carried && self.now.saturating_sub(session.heard) > self.settings.timeouts.session {
             self.counts.vanished += 1;
-            self.cut_session(id);
+            self.cut_session(id, Ending::Vanished);
         }
     }
 }

@@ -40,7 +40,9 @@ impl<W: World> Proxy<W> {
             },
         };
         let Some(own) = self.upstreams.get_mut(&upstream) else { return self.refuse(id, &request, 454) };
-        let Some(description) = own.description.clone() else { return own.waiting.push((id, request)) };
+        let Some(description) = own.description.clone().filter(|_| !own.is_recovering()) else {
+            return own.waiting.push((id, request));
+        };
         let track = match target.track {
             Some(track) if track < description.media() => track,
             Some(_) => return self.refuse(id, &request, 404),

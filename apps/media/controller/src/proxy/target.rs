@@ -7,8 +7,10 @@ use crate::settings::{Credentials, Settings};
 /// A presentation at its origin. Clients that ask for the same may share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Presentation {
-    /// The URL at the origin, without user.
+    /// The URL at the origin, without user; where it comes from a pool, that is in the place of the host.
     pub url: String,
+    /// The pool that it comes from.
+    pub pool: Option<String>,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
 }
@@ -49,7 +51,8 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     let target = |presentation, name, live| Target { presentation, base: base.to_owned(), track, name, live };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
-        let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
+        let (url, pool) = (own.url.clone(), own.pool.clone());
+        let presentation = Presentation { url, pool, credentials: own.credentials.clone() };
         return Ok(target(presentation, Some(own.name.clone()), own.live));
     }
     if settings.origins.is_empty() {
@@ -62,7 +65,7 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
         return Err(403);
     }
     let url = format!("rtsp://{}{rest}", url::authority(host, port));
-    Ok(target(Presentation { url, credentials: None }, None, None))
+    Ok(target(Presentation { url, pool: None, credentials: None }, None, None))
 }
 
 /// A URL without the track that stands at its end.
@@ -86,7 +89,13 @@ mod tests {
                 Allowed::Prefix { address: "10.0.2.0".parse().unwrap(), length: 24 },
                 Allowed::Host { name: "2001:db8::1".into(), port: None },
             ],
-            streams: vec![Named { name: "door".into(), url: "rtsp://cam/1".into(), credentials, live: Some(true) }],
+            streams: vec![Named {
+                name: "door".into(),
+                url: "rtsp://cam/1".into(),
+                pool: None,
+                credentials,
+                live: Some(true),
+            }],
             ..Settings::default()
         }
     }

@@ -1,10 +1,13 @@
 //! What `[controllers.media]` says. `read` reads it.
 
+pub mod pools;
 pub mod read;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use self::pools::Pool;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct Settings {
     pub origins: Vec<Allowed>,
     /// Streams with names of their own.
     pub streams: Vec<Named>,
+    /// Origins that have the same streams.
+    pub pools: Vec<Pool>,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
@@ -69,8 +74,10 @@ fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The URL at its origin, without user and password.
+    /// The URL at its origin, without user and password; where it comes from a pool, that is in the place of the host.
     pub url: String,
+    /// The pool that it comes from.
+    pub pool: Option<String>,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
     /// Whether it has no end, so that its viewers share one stream; where nothing is said its description decides.
@@ -116,6 +123,10 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For an answer of an origin.
     pub answer: Duration,
+    /// Without a packet or a report of a live stream that plays; zero: for ever.
+    pub silence: Duration,
+    /// How long a stream that has lost its origin is tried again; zero: not at all.
+    pub retry: Duration,
 }
 
 impl Default for Settings {
@@ -126,12 +137,15 @@ impl Default for Settings {
             ports: 20000..=29999,
             origins: Vec::new(),
             streams: Vec::new(),
+            pools: Vec::new(),
             limits: Limits { connections: 4096, sessions: 4096, per_client: 64, backlog: 256 << 10 },
             timeouts: Timeouts {
                 session: Duration::from_secs(60),
                 idle: Duration::from_secs(60),
                 connect: Duration::from_secs(5),
                 answer: Duration::from_secs(10),
+                silence: Duration::from_secs(10),
+                retry: Duration::from_secs(30),
             },
         }
     }
@@ -163,6 +177,7 @@ impl Settings {
         !address.is_multicast()
             && (!special
                 || self.origins.iter().any(own)
+                || self.pools.iter().flat_map(|pool| &pool.servers).any(|server| server.host == text)
                 || self
                     .streams
                     .iter()

@@ -1,5 +1,7 @@
 //! Reads `[controllers.media]`. apps/media/README.md describes every key.
 
+mod pools;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
 
+use super::pools::Pool;
 use super::{Allowed, Credentials, Named, Settings};
 
 /// Streams with names of their own at most.
@@ -16,10 +19,10 @@ const MOST_STREAMS: usize = 4096;
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    let known = ["listen", "media_port", "ports", "origins", "streams", "limits", "timeouts"];
+    let known = ["listen", "media_port", "ports", "origins", "pools", "streams", "limits", "timeouts"];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors };
+    let mut reader = Reader { errors, pools: Vec::new() };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -47,6 +50,9 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     let accepted =
         "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
     settings.origins = reader.several(table, path, "origins", accepted, allowed);
+    if let Some(value) = table.get("pools") {
+        reader.pools = reader.pools(value, &path.key("pools"));
+    }
     if let Some(value) = table.get("streams") {
         settings.streams = reader.streams(value, &path.key("streams"));
     }
@@ -63,12 +69,15 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     if let Some(value) = table.get("timeouts") {
         let (path, timeouts) = (path.key("timeouts"), &mut settings.timeouts);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(table, &path, &["session", "idle", "connect", "answer"], reader.errors);
+        document::only(table, &path, &["session", "idle", "connect", "answer", "silence", "retry"], reader.errors);
         timeouts.session = reader.time(table, &path, "session", timeouts.session);
         timeouts.idle = reader.time(table, &path, "idle", timeouts.idle);
         timeouts.connect = reader.time(table, &path, "connect", timeouts.connect);
         timeouts.answer = reader.time(table, &path, "answer", timeouts.answer);
+        timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
+        timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
+    settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }
 
@@ -88,6 +97,8 @@ fn allowed(text: &str) -> Option<Allowed> {
 
 struct Reader<'r, 't> {
     errors: &'r mut Errors<'t>,
+    /// Those that streams may come from.
+    pools: Vec<Pool>,
 }
 
 impl Reader<'_, '_> {
@@ -138,6 +149,12 @@ impl Reader<'_, '_> {
         found.unwrap_or(default)
     }
 
+    /// The same where `"0s"` means that there is none.
+    fn time_or_none(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
+        let none = |value: &Value| value.get_ref().as_str().is_some_and(|text| duration(text) == Some(0));
+        if table.get(key).is_some_and(none) { Duration::ZERO } else { self.time(table, path, key, default) }
+    }
+
     fn streams(&mut self, value: &Value, path: &Path) -> Vec<Named> {
         let Some(table) = document::table(value, path, self.errors) else { return Vec::new() };
         if table.len() > MOST_STREAMS {
@@ -153,27 +170,17 @@ impl Reader<'_, '_> {
 
     fn stream(&mut self, name: &str, value: &Value, path: &Path) -> Option<Named> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["url", "user", "password", "live"], self.errors);
+        let place = if table.contains_key("pool") { ["pool", "path"] } else { ["url", "pool"] };
+        document::only(table, path, &[&place[..], &["user", "password", "live"]].concat(), self.errors);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
             self.errors.add(value.span().start, path, format!("{name:?} can't be a name"), accepted);
         }
-        let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\"";
-        let Some(url) = table.get("url") else {
-            self.errors.add(value.span().start, path, "`url` is missing", accepted);
-            return None;
+        let (text, pool) = match table.contains_key("pool") {
+            true => self.pool_of(table, value, path).unzip(),
+            false => (self.url(table, value, path), None),
         };
-        let (text, at) = (
-            self.parsed(url, &path.key("url"), accepted, |text| {
-                Url::parse(text).filter(|url| url.user.is_none()).map(|url| url.without_user())
-            }),
-            url.span().start,
-        );
-        if text.is_none() && url.get_ref().as_str().and_then(Url::parse).is_some() {
-            let problem = "user and password stand in the URL";
-            self.errors.add(at, &path.key("url"), problem, "`user` and `password` beside it");
-        }
         let mut text_at = |key| document::text_at(table, path, key, "a text", self.errors);
         let credentials = match (text_at("user"), text_at("password")) {
             (Some(user), password) => Some(Credentials { user, password: password.unwrap_or_default() }),
@@ -184,6 +191,23 @@ impl Reader<'_, '_> {
             (None, None) => None,
         };
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
-        Some(Named { name: name.to_owned(), url: text?, credentials, live })
+        Some(Named { name: name.to_owned(), url: text?, pool, credentials, live })
+    }
+
+    /// A stream's URL at its only origin.
+    fn url(&mut self, table: &Table, value: &Value, path: &Path) -> Option<String> {
+        let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\", or `pool` and `path`";
+        let Some(url) = table.get("url") else {
+            self.errors.add(value.span().start, path, "`url` is missing", accepted);
+            return None;
+        };
+        let text = self.parsed(url, &path.key("url"), accepted, |text| {
+            Url::parse(text).filter(|url| url.user.is_none()).map(|url| url.without_user())
+        });
+        if text.is_none() && url.get_ref().as_str().and_then(Url::parse).is_some() {
+            let problem = "user and password stand in the URL";
+            self.errors.add(url.span().start, &path.key("url"), problem, "`user` and `password` beside it");
+        }
+        text
     }
 }

@@ -8,6 +8,7 @@ use wire::rtsp::message::{Request, Response};
 
 use crate::model::{CLIENT, Model, OTHER, URL};
 use crate::origin::Options;
+use crate::pools::pooled_model;
 
 /// What one side does.
 #[derive(Clone, Debug)]
@@ -69,10 +70,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left(live in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
+    fn nothing_is_left(live in any::<bool>(), pooled in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
                        steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
-        let mut model = Model::new(Options { live, tracks, silent, timeout: 20, ..Options::default() });
+        let options = Options { live, tracks, silent, timeout: 20, ..Options::default() };
+        let mut model = if pooled { pooled_model(options) } else { Model::new(options) };
+        let url = if pooled { "rtsp://proxy/door" } else { URL };
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
         let mut sessions = [String::new(), String::new()];
         for step in steps {
@@ -85,7 +88,7 @@ proptest! {
                         headers.push(("Session", &session));
                     }
                     range.as_ref().into_iter().for_each(|range| headers.push(("Range", range)));
-                    let answer = model.try_ask(clients[at], METHODS[method], &format!("{URL}{}", ENDS[end]), &headers);
+                    let answer = model.try_ask(clients[at], METHODS[method], &format!("{url}{}", ENDS[end]), &headers);
                     if let Some(said) = answer.as_ref().and_then(|answer| answer.headers.get("session")) {
                         sessions[at] = said.split(';').next().unwrap().to_owned();
                     }
@@ -134,6 +137,8 @@ proptest! {
         clients.into_iter().for_each(|client| model.proxy.client_closed(client));
         model.run();
         model.wait(Duration::from_secs(100));
+        model.proxy.end();
+        model.run();
         model.is_empty();
         prop_assert_eq!(model.proxy.sizes(), (0, 0, 0));
     }

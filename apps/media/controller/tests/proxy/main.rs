@@ -4,6 +4,8 @@ mod hostile;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
+mod pools;
+mod recovery;
 mod refusals;
 mod sharing;
 mod sides;

@@ -76,6 +76,8 @@ pub struct Model {
     pub hosts: BTreeMap<String, Options>,
     /// Connections to origins, also those that have ended.
     pub origins: BTreeMap<OriginId, (Origin, Framer)>,
+    /// To which host each of them leads.
+    pub places: BTreeMap<OriginId, String>,
     /// Those that the proxy has closed.
     pub closed_origins: BTreeSet<OriginId>,
     /// What clients got and have not looked at.
@@ -98,6 +100,7 @@ impl Model {
             streams: vec![Named {
                 name: "door".into(),
                 url: "rtsp://camera.example/1".into(),
+                pool: None,
                 credentials: Some(credentials),
                 live: None,
             }],
@@ -111,6 +114,7 @@ impl Model {
             now: Duration::ZERO,
             hosts: hosts.into(),
             origins: BTreeMap::new(),
+            places: BTreeMap::new(),
             closed_origins: BTreeSet::new(),
             got: BTreeMap::new(),
             closed_clients: BTreeSet::new(),
@@ -141,6 +145,7 @@ impl Model {
                 Effect::CloseClient(id) => _ = self.closed_clients.insert(id),
                 Effect::Connect { id, host, .. } => match self.hosts.get(&host) {
                     Some(options) => {
+                        self.places.insert(id, host.clone());
                         self.origins.insert(id, (Origin::new(options.clone()), Framer::default()));
                         let peer = SocketAddr::new(host.parse().unwrap_or([10, 0, 2, 99].into()), 8554);
                         self.proxy.origin_opened(id, "10.0.2.1:40000".parse().unwrap(), peer);
@@ -166,6 +171,24 @@ impl Model {
                 Effect::Datagram(from, to, bytes) => self.datagrams.push((from, to, bytes)),
             }
         }
+    }
+
+    /// A host is gone, with its connections.
+    pub fn kill(&mut self, host: &str) {
+        self.hosts.remove(host);
+        let open = |id: &&OriginId| self.places[*id] == host && !self.closed_origins.contains(id);
+        let open: Vec<OriginId> = self.places.keys().filter(open).copied().collect();
+        for id in open {
+            self.closed_origins.insert(id);
+            self.proxy.origin_closed(id, "reset");
+        }
+        self.run();
+    }
+
+    /// How often a host was asked for something.
+    pub fn count(&self, host: &str, method: &str) -> usize {
+        let of_host = self.origins.iter().filter(|(id, _)| self.places[id] == host);
+        of_host.flat_map(|(_, (origin, _))| &origin.asked).filter(|request| request.method == method).count()
     }
 
     /// Sends a request; the answer, if it has come.
