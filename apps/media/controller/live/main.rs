@@ -5,6 +5,7 @@
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
+mod pools;
 mod server;
 mod viewer;
 
@@ -150,7 +151,7 @@ fn one_live_stream_serves_all_its_viewers() {
 
 #[test]
 fn an_origin_that_dies_ends_its_sessions() {
-    let media = Media::start("xdp", &[]);
+    let media = Media::start("xdp", &[("retry = \"30s\"", "retry = \"0s\"")]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
     let path = format!("{}/live", ORIGINS[0]);
     let mut carried = Viewer::connect(&media.viewers, PROXIES[0].0, &path);

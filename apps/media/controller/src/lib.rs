@@ -6,6 +6,7 @@
 //! | `pools` | origins of pools: which of them work, and which one is next |
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
+//! | `log` | the access log |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
@@ -18,6 +19,7 @@
 pub mod admin;
 mod application;
 mod commands;
+mod log;
 pub mod pools;
 pub mod proxy;
 mod run;

@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 12] = [
+    let counters: [(&str, &str, u64); 14] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -33,6 +33,8 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_packets_delivered_total", "deliveries of RTP packets by the controller", counts.delivered),
         ("media_packets_slow_total", "deliveries that their receivers had no room for", counts.slow),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
+        ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
+        ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];
     all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
     all.extend(receivers(proxy));

@@ -127,7 +127,7 @@ fn sessions(own: &Plain) -> Result<(), Failure> {
 
 fn streams(own: &Plain) -> Result<(), Failure> {
     let header =
-        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "lost", "late", "duplicate", "jitter"];
+        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "rate", "lost", "late", "duplicate", "jitter"];
     list(own, "streams", &header, |own: &StreamState| {
         let row = |track: &TrackShown| {
             vec![
@@ -138,6 +138,7 @@ fn streams(own: &Plain) -> Result<(), Failure> {
                 track.from.clone(),
                 grouped(track.packets),
                 grouped(track.bytes),
+                format!("{:.2} Mbit/s", track.rate as f64 / 1e6),
                 track.lost.to_string(),
                 track.late.to_string(),
                 track.duplicate.to_string(),

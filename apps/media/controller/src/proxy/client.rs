@@ -16,6 +16,8 @@ use super::{ClientId, Proxy, SessionId};
 
 /// Requests of a client that wait for the one before at most.
 const MOST_WAITING: usize = 32;
+/// Characters of a client's program's name that are kept.
+const MOST_AGENT: usize = 256;
 /// The methods that are there.
 pub(super) const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 
@@ -30,6 +32,8 @@ pub(super) struct Client {
     waiting: VecDeque<Request>,
     /// Sessions whose streams it carries: they end with it.
     pub(super) carries: Vec<SessionId>,
+    /// Its program, as it says.
+    pub(super) agent: Option<String>,
     /// Whether it has had a session.
     pub(super) had_session: bool,
     heard: Duration,
@@ -49,6 +53,7 @@ impl<W: World> Proxy<W> {
             busy: false,
             waiting: VecDeque::new(),
             carries: Vec::new(),
+            agent: None,
             had_session: false,
             heard: self.now,
         };
@@ -115,6 +120,9 @@ impl<W: World> Proxy<W> {
             }
             let Some(request) = client.waiting.pop_front() else { return };
             client.busy = true;
+            if let Some(agent) = request.headers.get("user-agent") {
+                client.agent = Some(agent.chars().take(MOST_AGENT).collect());
+            }
             self.counts.requests += 1;
             self.serve(id, request);
         }

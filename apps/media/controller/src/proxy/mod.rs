@@ -14,9 +14,11 @@
 //! | `checks` | whether the origins of pools work |
 //! | `flows` | what becomes of a stream's packets: one receiver in the fast path, several by the controller |
 //! | `reports` | RTCP, on both sides |
+//! | `accounts` | what sessions have had, what tracks take |
 //! | `origins` | what is known of origins, and what operators say about them |
 //! | `state` | what is shown to operators |
 
+pub mod accounts;
 mod checks;
 mod client;
 mod describe;
@@ -87,6 +89,10 @@ pub struct Counts {
     pub slow: u64,
     /// Flow entries that the program's table had no room for.
     pub no_flow: u64,
+    /// Lines of the access log that were written,
+    pub log_written: u64,
+    /// and that were lost.
+    pub log_lost: u64,
 }
 
 /// The proxy.

@@ -126,8 +126,8 @@ impl<W: World> Proxy<W> {
             Job::KeepAlive if response.status != 454 => {}
             // A command of one client that the origin refuses, such as a range beyond the end: the client is told.
             Job::Play { waiter: Some((client, request, session)), .. } => {
-                if let Some(own) = self.sessions.get_mut(&session).filter(|own| !own.has_played) {
-                    own.playing = false;
+                if self.sessions.get(&session).is_some_and(|own| !own.has_played) {
+                    self.set_playing(session, false);
                 }
                 self.update_flows(id);
                 self.refuse(client, &request, response.status);
@@ -201,6 +201,8 @@ impl<W: World> Proxy<W> {
                 source: None,
                 key: None,
                 before: None,
+                measured: (Duration::ZERO, 0),
+                rate_now: 0,
                 report: None,
                 own_ssrc: 0,
                 reported: (0, 0),

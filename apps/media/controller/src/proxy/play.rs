@@ -61,9 +61,7 @@ impl<W: World> Proxy<W> {
             return;
         }
         // Packets must find the way as soon as they come.
-        if let Some(own) = self.sessions.get_mut(&session) {
-            own.playing = true;
-        }
+        self.set_playing(session, true);
         self.update_flows(upstream);
         let headers = ["range", "scale", "speed"]
             .iter()
@@ -77,8 +75,9 @@ impl<W: World> Proxy<W> {
 
     /// A session joins a presentation that plays.
     fn joined(&mut self, id: ClientId, session: SessionId, request: &Request) {
+        self.set_playing(session, true);
         let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
-        (own.playing, own.has_played) = (true, true);
+        own.has_played = true;
         let (upstream, base) = (own.upstream, own.base.clone());
         let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
@@ -165,14 +164,14 @@ impl<W: World> Proxy<W> {
 
     pub(super) fn pause(&mut self, id: ClientId, request: Request) {
         let Some(session) = self.aggregate(id, &request) else { return };
-        let Some(own) = self.sessions.get_mut(&session).filter(|own| own.playing) else {
+        let Some(own) = self.sessions.get(&session).filter(|own| own.playing) else {
             return self.refuse(id, &request, 455);
         };
         let upstream = own.upstream;
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
             return self.ask(upstream, Job::Pause { waiter: (id, request, session) });
         }
-        own.playing = false;
+        self.set_playing(session, false);
         self.update_flows(upstream);
         let mut response = Response::new(200, request.cseq());
         self.name_session(&mut response, session);
@@ -181,8 +180,8 @@ impl<W: World> Proxy<W> {
 
     /// The origin has paused a presentation for one session.
     pub(super) fn paused(&mut self, id: ClientId, request: &Request, session: SessionId, answer: &Response) {
-        let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
-        own.playing = false;
+        self.set_playing(session, false);
+        let Some(own) = self.sessions.get(&session) else { return self.refuse(id, request, 454) };
         let upstream = own.upstream;
         self.update_flows(upstream);
         let mut response = Response::new(200, request.cseq());

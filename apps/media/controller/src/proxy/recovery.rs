@@ -170,6 +170,7 @@ impl<W: World> Proxy<W> {
         if !self.connections.contains_key(&own.connection) {
             own.session = None;
         }
+        self.close_accounts(&own);
         self.leave_origin(&mut own);
         let mut quiet: Option<u64> = None;
         for track in own.tracks.iter_mut().filter(|track| track.state != TrackState::New) {
@@ -281,6 +282,7 @@ impl<W: World> Proxy<W> {
             tracing::warn!(origin = %own.url, "the stream goes on");
             self.counts.replaced += 1;
         }
+        self.open_accounts(id);
         self.serve_waiting(id);
     }
 

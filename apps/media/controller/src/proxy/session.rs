@@ -8,6 +8,7 @@ use wire::rtcp::Report;
 use wire::rtp::Rewrite;
 use wire::rtsp::message::{Request, Response};
 
+use super::accounts::{Account, Total};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId};
 
@@ -74,6 +75,8 @@ pub(super) struct Viewer {
     pub(super) report: Option<(Report, Duration)>,
     /// The round trip that followed from it.
     pub(super) round_trip: Option<Duration>,
+    /// What it has had.
+    pub(super) account: Account,
 }
 
 /// A session of a client.
@@ -100,6 +103,10 @@ pub(super) struct Session {
     pub(super) heard: Duration,
     /// When it began.
     pub(super) since: Duration,
+    /// The client's program, as it says.
+    pub(super) agent: Option<String>,
+    /// What it has had in all.
+    pub(super) total: Total,
 }
 
 impl<W: World> Proxy<W> {
@@ -120,7 +127,7 @@ impl<W: World> Proxy<W> {
         stream: Option<String>,
     ) -> Result<SessionId, u16> {
         let Some(own) = self.clients.get(&client) else { return Err(454) };
-        let (address, local) = (own.peer.ip(), own.local.ip());
+        let (address, local, agent) = (own.peer.ip(), own.local.ip(), own.agent.clone());
         if self.sessions.len() >= self.settings.limits.sessions {
             return Err(503);
         }
@@ -142,6 +149,8 @@ impl<W: World> Proxy<W> {
             has_played: false,
             heard: self.now,
             since: self.now,
+            agent,
+            total: Total::default(),
         };
         self.sessions.insert(id, session);
         self.counts.sessions += 1;
@@ -183,13 +192,16 @@ impl<W: World> Proxy<W> {
         let upstream = own.upstream;
         if let Some(viewer) = own.viewers.remove(&track) {
             self.sources.remove(&viewer.rewrite.ssrc);
+            own.keep_account(viewer.account, |place| self.world.progress(place));
             self.update_flow(upstream, track);
         }
     }
 
     /// Ends a session; the last of a presentation ends that at the origin, too.
     pub(super) fn end_session(&mut self, id: SessionId, why: Ending) {
+        let ended = self.ended(id, why);
         let Some(session) = self.sessions.remove(&id) else { return };
+        ended.into_iter().for_each(|own| self.effect(Effect::Log(Box::new(own))));
         self.names.remove(&session.name);
         for viewer in session.viewers.values() {
             self.sources.remove(&viewer.rewrite.ssrc);

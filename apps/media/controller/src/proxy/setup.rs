@@ -6,6 +6,7 @@ use wire::rtp::Rewrite;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::transport::{self, Lower, Transport};
 
+use super::accounts::Account;
 use super::session::{Delivery, Viewer};
 use super::target::Target;
 use super::upstream::TrackState;
@@ -78,7 +79,11 @@ impl<W: World> Proxy<W> {
         track: usize,
         (mut transport, delivery): (Transport, Delivery),
     ) {
-        let Some(local) = self.clients.get(&id).map(|client| client.local.ip()) else { return };
+        let Some(client) = self.clients.get(&id) else { return };
+        let (address, local) = (client.peer.ip(), client.local.ip());
+        if self.lacks_bandwidth(address, upstream, track, session) {
+            return self.refuse(id, request, 453);
+        }
         if matches!(delivery, Delivery::Udp { .. }) && !self.world.bind_media(local) {
             return self.refuse(id, request, 503);
         }
@@ -88,8 +93,11 @@ impl<W: World> Proxy<W> {
         };
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
-        let before = own.viewers.insert(track, Viewer { delivery, rewrite, report: None, round_trip: None });
+        let before = own
+            .viewers
+            .insert(track, Viewer { delivery, rewrite, report: None, round_trip: None, account: Account::default() });
         if let Some(before) = before {
+            own.keep_account(before.account, |place| self.world.progress(place));
             self.sources.remove(&before.rewrite.ssrc);
         }
         if let (Delivery::Interleaved { .. }, Some(client)) = (delivery, self.clients.get_mut(&id))

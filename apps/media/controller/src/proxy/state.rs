@@ -89,6 +89,8 @@ pub struct TrackShown {
     pub restarts: u32,
     /// The jitter in milliseconds; none where the clock's rate is not known.
     pub jitter_ms: Option<f64>,
+    /// What it takes, measured of late, in bits per second.
+    pub rate: u64,
 }
 
 pub(super) fn ms(time: Duration) -> u64 {
@@ -159,6 +161,7 @@ impl<W: World> Proxy<W> {
                     duplicate: progress.duplicate,
                     restarts: progress.restarts,
                     jitter_ms: in_ms(progress.jitter >> 4, track.rate),
+                    rate: track.rate_now,
                 }
             });
             states.push(StreamState {

@@ -103,6 +103,10 @@ pub(super) struct Track {
     /// The place in `streams.progress` of the flow from the origin before, whose numbers are to go on: until the first
     /// packet of this one has come.
     pub(super) before: Option<u32>,
+    /// When its rate was measured last, and the bits that had come by then.
+    pub(super) measured: (Duration, u64),
+    /// Its rate then, in bits per second.
+    pub(super) rate_now: u64,
     /// The last sender report, and when it came.
     pub(super) report: Option<(SenderReport, Duration)>,
     /// Own source in reports to the origin.
@@ -427,6 +431,7 @@ impl<W: World> Proxy<W> {
         if own.session.is_some() && own.asked.is_none() && since(own.used) >= own.timeout / 2 {
             self.ask(id, Job::KeepAlive);
         }
+        self.measure(id);
         self.report_upstream(id);
         self.notice_silence(id);
     }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::accounts::Ended;
 use super::{ClientId, OriginId};
 use crate::tables::{Flow, FlowKey, Progress};
 
@@ -36,7 +37,7 @@ pub enum From {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Sends a client a message.
     ToClient(ClientId, Vec<u8>),
@@ -63,4 +64,6 @@ pub enum Effect {
     RemoveFlow(FlowKey),
     /// Sends a datagram.
     Datagram(From, SocketAddr, Vec<u8>),
+    /// Logs a session that has ended.
+    Log(Box<Ended>),
 }

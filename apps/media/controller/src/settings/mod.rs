@@ -5,6 +5,7 @@ pub mod read;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use self::pools::Pool;
@@ -28,6 +29,28 @@ pub struct Settings {
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Where sessions are logged.
+    pub log: Option<LogSettings>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the access log looks; see `access_log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Common Log Format.
+    Common,
+    /// With `User-Agent`.
+    Combined,
+    /// A JSON object.
+    Json,
 }
 
 /// An origin, or several, that clients may ask for.
@@ -110,6 +133,10 @@ pub struct Limits {
     pub per_client: usize,
     /// Bytes that wait for a client that reads slowly; packets of streams that find no room are dropped.
     pub backlog: usize,
+    /// Bits per second of all streams to clients together; none: any.
+    pub bandwidth: Option<u64>,
+    /// Those to one address.
+    pub client_bandwidth: Option<u64>,
 }
 
 /// Timeouts.
@@ -138,7 +165,14 @@ impl Default for Settings {
             origins: Vec::new(),
             streams: Vec::new(),
             pools: Vec::new(),
-            limits: Limits { connections: 4096, sessions: 4096, per_client: 64, backlog: 256 << 10 },
+            limits: Limits {
+                connections: 4096,
+                sessions: 4096,
+                per_client: 64,
+                backlog: 256 << 10,
+                bandwidth: None,
+                client_bandwidth: None,
+            },
             timeouts: Timeouts {
                 session: Duration::from_secs(60),
                 idle: Duration::from_secs(60),
@@ -147,6 +181,7 @@ impl Default for Settings {
                 silence: Duration::from_secs(10),
                 retry: Duration::from_secs(30),
             },
+            log: None,
         }
     }
 }

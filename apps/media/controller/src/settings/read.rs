@@ -1,11 +1,10 @@
 //! Reads `[controllers.media]`. apps/media/README.md describes every key.
 
+mod amounts;
 mod pools;
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use baker::syntax::duration;
 use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
@@ -19,7 +18,7 @@ const MOST_STREAMS: usize = 4096;
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    let known = ["listen", "media_port", "ports", "origins", "pools", "streams", "limits", "timeouts"];
+    let known = ["listen", "media_port", "ports", "origins", "pools", "streams", "limits", "timeouts", "log"];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
     let mut reader = Reader { errors, pools: Vec::new() };
@@ -59,12 +58,15 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(table, &path, &["connections", "sessions", "per_client", "backlog"], reader.errors);
+        let known = ["connections", "sessions", "per_client", "backlog", "bandwidth", "client_bandwidth"];
+        document::only(table, &path, &known, reader.errors);
         let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.connections = number("connections", 100_000, limits.connections);
         limits.sessions = number("sessions", 60_000, limits.sessions);
         limits.per_client = number("per_client", 100_000, limits.per_client);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
+        limits.bandwidth = reader.rate(table, &path, "bandwidth");
+        limits.client_bandwidth = reader.rate(table, &path, "client_bandwidth");
     }
     if let Some(value) = table.get("timeouts") {
         let (path, timeouts) = (path.key("timeouts"), &mut settings.timeouts);
@@ -77,6 +79,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
+    settings.log = reader.log(table.get("log"), &path.key("log"));
     settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }
@@ -137,22 +140,6 @@ impl Reader<'_, '_> {
     fn number(&mut self, table: &Table, path: &Path, key: &str, min: u64, max: u64, default: u64) -> u64 {
         let found = table.get(key).map(|value| document::integer(value, &path.key(key), min, max, self.errors));
         found.flatten().unwrap_or(default)
-    }
-
-    fn time(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
-        let Some(value) = table.get(key) else { return default };
-        let accepted = "a time from \"1s\" to \"24h\", such as \"60s\"";
-        let time = |text: &str| duration(text).map(Duration::from_nanos);
-        let found = self.parsed(value, &path.key(key), accepted, |text| {
-            time(text).filter(|time| (1..=24 * 3600).contains(&time.as_secs()))
-        });
-        found.unwrap_or(default)
-    }
-
-    /// The same where `"0s"` means that there is none.
-    fn time_or_none(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
-        let none = |value: &Value| value.get_ref().as_str().is_some_and(|text| duration(text) == Some(0));
-        if table.get(key).is_some_and(none) { Duration::ZERO } else { self.time(table, path, key, default) }
     }
 
     fn streams(&mut self, value: &Value, path: &Path) -> Vec<Named> {

@@ -1,5 +1,6 @@
 //! The proxy's state machine between models of clients and origins, without sockets.
 
+mod accounts;
 mod hostile;
 mod model;
 #[path = "../support/origin.rs"]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::proxy::accounts::Ended;
 use media::proxy::world::{Effect, From, World};
 use media::proxy::{ClientId, OriginId, Proxy};
 use media::settings::{Allowed, Credentials, Named, Settings};
@@ -85,6 +86,8 @@ pub struct Model {
     pub closed_clients: BTreeSet<ClientId>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// Sessions that have ended.
+    pub logged: Vec<Ended>,
     cseq: u32,
 }
 
@@ -120,6 +123,7 @@ impl Model {
             closed_clients: BTreeSet::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            logged: Vec::new(),
             cseq: 0,
         }
     }
@@ -168,6 +172,7 @@ impl Model {
                 Effect::RemoveFlow(key) => {
                     self.flows.remove(&format!("{key:?}")).expect("a flow that was set");
                 }
+                Effect::Log(ended) => self.logged.push(*ended),
                 Effect::Datagram(from, to, bytes) => self.datagrams.push((from, to, bytes)),
             }
         }
