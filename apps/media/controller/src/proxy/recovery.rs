@@ -119,7 +119,8 @@ impl<W: World> Proxy<W> {
         let (since, mut tried, mut pauses) =
             more.map_or((now, Vec::new(), 0), |own| (own.since, own.tried.clone(), own.pauses));
         tracks.extend(recovery.filter(|_| own.is_recovering()).iter().flat_map(|own| &own.tracks));
-        (tracks.sort_unstable(), tracks.dedup());
+        tracks.sort_unstable();
+        tracks.dedup();
         tried.extend(own.server);
         let presentation = own.presentation.clone();
         // What nobody has got anything of yet may be asked for again by who wants it. What has an end is at a place

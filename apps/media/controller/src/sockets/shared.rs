@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use control::application::Answer;
 use dataplane::controller::{NamedTables, Table};
@@ -144,6 +144,11 @@ impl Shared {
     /// Whether the proxy may connect to an address.
     pub fn permits_address(&self, address: IpAddr) -> bool {
         self.lock().proxy.settings().permits_address(address)
+    }
+
+    /// How long connecting to an origin may take.
+    pub fn connect_timeout(&self) -> Duration {
+        self.lock().proxy.settings().timeouts.connect
     }
 
     /// A client has connected; its number, if there may be another one.
