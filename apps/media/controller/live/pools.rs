@@ -47,7 +47,7 @@ fn a_server_is_drained_and_killed_under_its_viewers() {
     let log = std::env::temp_dir().join(format!("millrace-media-{}.log", std::process::id()));
     let _ = std::fs::remove_file(&log);
     let own = format!("[controllers.media.log]\nfile = \"{}\"\nformat = \"json\"\n{POOL}", log.display());
-    let changes = [("[controllers.media.limits]\n", own.as_str()), ("retry = \"30s\"", "retry = \"2s\"")];
+    let changes = [("[controllers.media.limits]\n", own.as_str()), ("retry = \"30s\"", "retry = \"1s\"")];
     let media = Media::start("xdp", &changes);
     let live = Options { live: true, tracks: 1, ..Options::default() };
     let a = Server::start(&media.servers, &["10.0.2.11:8554"], &live);

@@ -11,6 +11,7 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
+use super::flows::Audience;
 use super::upstream::{Job, Track, TrackState};
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
@@ -201,8 +202,10 @@ impl<W: World> Proxy<W> {
                 source: None,
                 key: None,
                 before: None,
+                resumed: None,
                 measured: (Duration::ZERO, 0),
                 rate_now: 0,
+                audience: Audience::default(),
                 report: None,
                 own_ssrc: 0,
                 reported: (0, 0),

@@ -82,7 +82,7 @@ impl<W: World> Proxy<W> {
         let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
         for (track, rewrite) in viewers {
-            self.update_flow(upstream, track);
+            self.update_viewer(upstream, session, track);
             let of = self.upstreams.get(&upstream).map(|own| &own.tracks[track]).filter(|own| own.before.is_none());
             let Some(number) = of.map(|own| own.number) else { continue };
             let progress = self.world.progress(number);
@@ -171,8 +171,9 @@ impl<W: World> Proxy<W> {
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
             return self.ask(upstream, Job::Pause { waiter: (id, request, session) });
         }
+        let tracks: Vec<usize> = own.viewers.keys().copied().collect();
         self.set_playing(session, false);
-        self.update_flows(upstream);
+        tracks.into_iter().for_each(|track| self.update_viewer(upstream, session, track));
         let mut response = Response::new(200, request.cseq());
         self.name_session(&mut response, session);
         self.respond(id, response);

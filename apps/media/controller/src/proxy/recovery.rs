@@ -176,13 +176,14 @@ impl<W: World> Proxy<W> {
         let mut quiet: Option<u64> = None;
         for track in own.tracks.iter_mut().filter(|track| track.state != TrackState::New) {
             let progress = self.world.progress(track.number);
+            self.scatter(track.number, &mut track.audience);
             track.state = TrackState::New;
             if track.before.is_none() && progress.seen != 0 {
                 let since = clock.saturating_sub(progress.heard);
                 quiet = Some(quiet.map_or(since, |own| own.min(since)));
                 track.before = Some(track.number);
             } else {
-                self.free_tracks.push(track.number);
+                self.free_tracks.push_back(track.number);
             }
         }
         if own.playing {
@@ -254,7 +255,7 @@ impl<W: World> Proxy<W> {
             return self.fail_upstream(id, 502, "its description is that of another stream");
         }
         for (track, new) in own.tracks.iter_mut().zip(tracks) {
-            *track = Track { before: track.before, ..new };
+            *track = Track { before: track.before, audience: std::mem::take(&mut track.audience), ..new };
         }
         own.description = Some(description);
         let scale = own.position.scale;
@@ -284,6 +285,7 @@ impl<W: World> Proxy<W> {
             self.counts.replaced += 1;
         }
         self.open_accounts(id);
+        self.update_flows(id);
         self.serve_waiting(id);
     }
 
@@ -297,19 +299,22 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let Some(of) = own.tracks.get_mut(track) else { return };
         let Some(before) = of.before.take() else { return };
+        of.resumed = Some(self.now);
         let (progress, clock) = (self.world.progress(before), self.world.clock());
         let gap = u128::from(clock.saturating_sub(progress.heard)) * u128::from(of.rate) / 1_000_000_000;
         let next = (progress.highest as u16).wrapping_add(1);
         let sequence = next.wrapping_sub(first.sequence);
         let timestamp = progress.timestamp.wrapping_add(gap as u32).wrapping_sub(first.timestamp);
-        for session in ordered(&own.viewers) {
-            let viewer = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track));
+        let sessions = ordered(&own.viewers);
+        for session in &sessions {
+            let viewer = self.sessions.get_mut(session).and_then(|own| own.viewers.get_mut(&track));
             let Some(viewer) = viewer else { continue };
             viewer.rewrite.sequence = viewer.rewrite.sequence.wrapping_add(sequence);
             viewer.rewrite.timestamp = viewer.rewrite.timestamp.wrapping_add(timestamp);
         }
-        self.free_tracks.push(before);
+        self.free_tracks.push_back(before);
         self.update_flow(id, track);
+        sessions.into_iter().for_each(|session| self.update_viewer(id, session, track));
     }
 
     /// Has a request about a session wait where its origin has none; false: it need not.

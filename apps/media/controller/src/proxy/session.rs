@@ -44,6 +44,8 @@ pub enum Ending {
     Vanished,
     /// Its origin was lost, and there is no other.
     OriginLost,
+    /// It never had a track: there was no room.
+    Refused,
     /// An operator has ended it.
     Killed,
     /// The proxy has ended.
@@ -58,6 +60,7 @@ impl Ending {
             Ending::Closed => "connection_closed",
             Ending::Vanished => "vanished",
             Ending::OriginLost => "origin_lost",
+            Ending::Refused => "refused",
             Ending::Killed => "killed",
             Ending::Stopped => "stopped",
         }
@@ -193,7 +196,8 @@ impl<W: World> Proxy<W> {
         if let Some(viewer) = own.viewers.remove(&track) {
             self.sources.remove(&viewer.rewrite.ssrc);
             own.keep_account(viewer.account, |place| self.world.progress(place));
-            self.update_flow(upstream, track);
+            self.unreserve(upstream, session, track);
+            self.update_viewer(upstream, session, track);
         }
     }
 
@@ -214,7 +218,10 @@ impl<W: World> Proxy<W> {
         if upstream.viewers.is_empty() {
             return self.end_upstream(session.upstream);
         }
-        session.viewers.keys().for_each(|track| self.update_flow(session.upstream, *track));
+        for track in session.viewers.keys() {
+            self.unreserve(session.upstream, id, *track);
+            self.update_viewer(session.upstream, id, *track);
+        }
     }
 
     /// The session ends, and not by its client: receivers are told. A connection that carried it is closed, so that its

@@ -7,7 +7,7 @@ use wire::rtsp::message::{Request, Response};
 use wire::rtsp::transport::{self, Lower, Transport};
 
 use super::accounts::Account;
-use super::session::{Delivery, Viewer};
+use super::session::{Delivery, Ending, Viewer};
 use super::target::Target;
 use super::upstream::TrackState;
 use super::world::World;
@@ -91,6 +91,16 @@ impl<W: World> Proxy<W> {
             Ok(session) => session,
             Err(status) => return self.refuse(id, request, status),
         };
+        if matches!(delivery, Delivery::Udp { .. }) {
+            if let Err(status) = self.reserve(upstream, session, track) {
+                if self.sessions.get(&session).is_some_and(|own| own.viewers.is_empty()) {
+                    self.end_session(session, Ending::Refused);
+                }
+                return self.refuse(id, request, status);
+            }
+        } else {
+            self.unreserve(upstream, session, track);
+        }
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
         let before = own

@@ -11,6 +11,7 @@ use wire::rtsp::transport::Transport;
 use wire::rtsp::url::Url;
 use wire::sdp::Description;
 
+use super::flows::Audience;
 use super::recovery::{Position, Recovery};
 use super::session::Ending;
 use super::target::{Presentation, Target};
@@ -103,10 +104,14 @@ pub(super) struct Track {
     /// The place in `streams.progress` of the flow from the origin before, whose numbers are to go on: until the first
     /// packet of this one has come.
     pub(super) before: Option<u32>,
+    /// When that was.
+    pub(super) resumed: Option<Duration>,
     /// When its rate was measured last, and the bits that had come by then.
     pub(super) measured: (Duration, u64),
     /// Its rate then, in bits per second.
     pub(super) rate_now: u64,
+    /// Who gets its packets.
+    pub(super) audience: Audience,
     /// The last sender report, and when it came.
     pub(super) report: Option<(SenderReport, Duration)>,
     /// Own source in reports to the origin.
@@ -379,10 +384,11 @@ impl<W: World> Proxy<W> {
         self.forget_joinable(id);
         let Some(mut own) = self.upstreams.remove(&id) else { return };
         self.leave_origin(&mut own);
-        for track in &own.tracks {
+        for track in &mut own.tracks {
+            self.dismiss(track.number, &mut track.audience);
             self.free_tracks.extend(track.before);
             if track.state != TrackState::New {
-                self.free_tracks.push(track.number);
+                self.free_tracks.push_back(track.number);
             }
         }
         for (client, request) in own.waiting {
@@ -432,6 +438,7 @@ impl<W: World> Proxy<W> {
             self.ask(id, Job::KeepAlive);
         }
         self.measure(id);
+        self.flows_tick(id);
         self.report_upstream(id);
         self.notice_silence(id);
     }

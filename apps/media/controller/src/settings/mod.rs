@@ -131,6 +131,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Connections, and sessions, of one address.
     pub per_client: usize,
+    /// Receivers over UDP of one track of a stream.
+    pub receivers: usize,
     /// Bytes that wait for a client that reads slowly; packets of streams that find no room are dropped.
     pub backlog: usize,
     /// Bits per second of all streams to clients together; none: any.
@@ -169,6 +171,7 @@ impl Default for Settings {
                 connections: 4096,
                 sessions: 4096,
                 per_client: 64,
+                receivers: 4096,
                 backlog: 256 << 10,
                 bandwidth: None,
                 client_bandwidth: None,

@@ -11,6 +11,7 @@ use wire::rtsp::url::{Url, host_port};
 
 use super::pools::Pool;
 use super::{Allowed, Credentials, Named, Settings};
+use crate::proxy::MOST_RECEIVERS;
 
 /// Streams with names of their own at most.
 const MOST_STREAMS: usize = 4096;
@@ -58,12 +59,13 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
-        let known = ["connections", "sessions", "per_client", "backlog", "bandwidth", "client_bandwidth"];
+        let known = ["connections", "sessions", "per_client", "receivers", "backlog", "bandwidth", "client_bandwidth"];
         document::only(table, &path, &known, reader.errors);
         let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.connections = number("connections", 100_000, limits.connections);
         limits.sessions = number("sessions", 60_000, limits.sessions);
         limits.per_client = number("per_client", 100_000, limits.per_client);
+        limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
         limits.bandwidth = reader.rate(table, &path, "bandwidth");
         limits.client_bandwidth = reader.rate(table, &path, "client_bandwidth");

@@ -39,7 +39,7 @@ const FIRST: [u8; 13] = [0x80, 33, 0, 100, 0, 0, 0x13, 0x88, 1, 2, 3, 4, 42];
 #[track_caller]
 fn goes_on_from(model: &mut Model, host: &str, before: Rewrite, seconds: u32) {
     let (key, flow) = model.flow_from(6970);
-    assert_eq!((key.src.ip().to_string(), flow.leads), (host.to_owned(), Leads::Controller));
+    assert_eq!((key.src.ip().to_string(), flow.leads, flow.tapped), (host.to_owned(), Leads::Nobody, true));
     model.datagrams.clear();
     model.proxy.deliver(flow.track, &FIRST);
     model.run();
@@ -282,4 +282,55 @@ fn films_go_on_where_they_were() {
     model.kill(A);
     assert_eq!(model.answer(client).unwrap().status, 200);
     assert_eq!(range(&model, B).last().unwrap(), "npt=90-");
+}
+
+#[test]
+fn all_viewers_of_a_stream_go_on_together() {
+    let mut model = pooled_model(live());
+    plays(&mut model, CLIENT, 5000);
+    plays(&mut model, OTHER, 6000);
+    let carried = model.client(CLIENT);
+    let answer = model.good(carried, "SETUP", DOOR, &[("Transport", "RTP/AVP/TCP;unicast;interleaved=0-1")]);
+    let session = answer.headers.get("session").unwrap().split(';').next().unwrap().to_owned();
+    model.good(carried, "PLAY", DOOR, &[("Session", &session)]);
+    let (_, flow) = model.flow_from(6970);
+    assert_eq!((flow.leads, flow.tapped), (Leads::Group, true));
+    let members = |model: &Model, track: u32| -> Vec<_> {
+        model.proxy.world.members.iter().filter(|((of, _), _)| *of == track).map(|(_, own)| *own).collect()
+    };
+    let before = members(&model, flow.track);
+    assert_eq!(before.len(), 2);
+    come(&mut model, flow.track);
+    model.data(carried);
+    model.kill(A);
+    assert!(members(&model, flow.track).is_empty(), "nobody gets what still comes from there");
+    let (_, pending) = model.flow_from(6970);
+    assert_eq!((pending.leads, pending.tapped), (Leads::Nobody, true));
+    // Two packets come before the program knows where to: each viewer gets both, once.
+    model.datagrams.clear();
+    model.proxy.deliver(pending.track, &FIRST);
+    let second: Vec<u8> = [&[0x80, 33, 0, 101], &FIRST[4..]].concat();
+    model.proxy.deliver(pending.track, &second);
+    model.run();
+    let data = model.data(carried);
+    assert_eq!(data.iter().filter(|(channel, _)| *channel == 0).count(), 2);
+    let (_, flow) = model.flow_from(6970);
+    assert_eq!((flow.leads, flow.tapped), (Leads::Group, true));
+    let after = members(&model, flow.track);
+    assert_eq!(after.len(), 2);
+    for (own, then) in before.iter().zip(&after) {
+        assert_eq!((own.to, own.rewrite.ssrc), (then.to, then.rewrite.ssrc));
+        let sent: Vec<_> = model.datagrams.iter().filter(|(_, to, _)| *to == own.to).collect();
+        let numbers: Vec<u16> =
+            sent.iter().map(|(.., bytes)| wire::rtp::Header::read(bytes).unwrap().sequence).collect();
+        assert_eq!(numbers, [4, 5].map(|next| own.rewrite.sequence.wrapping_add(next)));
+        assert_eq!(then.rewrite.sequence.wrapping_add(101), numbers[1]);
+    }
+    // From then on the group gets them from the program, and the controller serves the connection alone.
+    model.wait(Duration::from_millis(500));
+    model.datagrams.clear();
+    model.proxy.deliver(flow.track, &second);
+    model.run();
+    assert!(!model.datagrams.iter().any(|(_, to, _)| [5000, 6000].contains(&to.port())));
+    assert_eq!(model.data(carried).len(), 1);
 }
