@@ -140,8 +140,8 @@ pub fn receiver_report(ssrc: u32, cname: &str, report: Option<&Report>) -> Vec<u
     written(Compound::builder().add_packet(own).add_packet(description(ssrc, cname)))
 }
 
-/// The end of a source as a datagram: an empty receiver report, its name, and BYE (RFC 3550 section 6.1) with the reason
-/// for leaving, of 255 bytes at most, where there is one (section 6.6).
+/// The end of a source as a datagram: an empty receiver report, its name, and BYE (RFC 3550 section 6.1) with the
+/// reason for leaving, of 255 bytes at most, where there is one (section 6.6).
 pub fn bye(ssrc: u32, cname: &str, reason: &str) -> Vec<u8> {
     let own = Compound::builder().add_packet(ReceiverReport::builder(ssrc)).add_packet(description(ssrc, cname));
     written(own.add_packet(Bye::builder().add_source(ssrc).reason(reason)))

@@ -134,7 +134,7 @@ impl<W: World> Proxy<W> {
                 self.refuse(client, &request, response.status);
             }
             Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
-            // What it does not give is missing; what it gives goes on. One that takes the place of another must give it.
+            // What it does not give is missing; what it gives goes on. One in the place of another must give it.
             Job::Setup { track } if !own.is_recovering() => {
                 own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
                 self.serve_waiting(id);

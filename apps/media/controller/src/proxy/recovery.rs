@@ -17,7 +17,7 @@ use crate::pools::ServerId;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// up to this. Of each pause up to half is left out at random, so that not all streams come back at once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Streams that have their origins replaced at a time: when a server with many of them fails, the others are not flooded.
+/// Streams that have their origins replaced at a time: when a server with many of them fails, others are not flooded.
 const MOST_UNDER_WAY: usize = 64;
 /// An origin that is lost so soon is one more try, and no new beginning: else two bad ones would be tried by turns.
 const STABLE: Duration = Duration::from_secs(10);
