@@ -44,8 +44,8 @@ pub(super) struct Audience {
 }
 
 impl Track {
-    /// Whether the program may have left packets that the controller gets to it alone, also for receivers over UDP: those
-    /// that came, or waited, when the first one of another origin did.
+    /// Whether the program may have left packets that the controller gets to it alone, also for receivers over UDP:
+    /// those that came, or waited, when the first one of another origin did.
     fn is_handed_over(&self, now: Duration) -> bool {
         let passed = self.resumed.map(|then| now.saturating_sub(then));
         passed.is_some_and(|own| own.is_zero() || (own < HANDED_OVER && self.audience.carried.is_empty()))
