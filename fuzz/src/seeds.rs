@@ -166,7 +166,7 @@ pub fn reports() -> Vec<Vec<u8>> {
     vec![
         sender.to_bytes("a@b", true),
         wire::rtcp::receiver_report(9, "c", Some(&report)),
-        wire::rtcp::bye(9, "d"),
+        wire::rtcp::bye(9, "d", "gone"),
         vec![0x80, 33, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 4, 5],
     ]
 }

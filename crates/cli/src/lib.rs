@@ -9,6 +9,7 @@
 //! | [`report`], [`metrics`] | counters and metrics as a person reads them |
 //! | [`remote`] | a running instance, asked |
 //! | [`arguments`] | arguments of several subcommands |
+//! | [`watch`] | what is shown again and again |
 #![forbid(unsafe_code)]
 
 pub mod arguments;
@@ -18,6 +19,7 @@ pub mod metrics;
 pub mod output;
 pub mod remote;
 pub mod report;
+pub mod watch;
 
 pub use self::failure::Failure;
 pub use self::linked::{Command, Linked, Scene, Subcommand};

@@ -52,6 +52,8 @@ pub struct Received {
     pub cname: Option<String>,
     /// Sources that have ended.
     pub ended: Vec<u32>,
+    /// Why they have, as far as that is said.
+    pub reason: Option<String>,
 }
 
 /// Reads a datagram. What is not known, and what is behind a mistake, is passed over; none where nothing can be read.
@@ -78,7 +80,11 @@ pub fn parse(datagram: &[u8]) -> Option<Received> {
                 let name = names.map(|item| String::from_utf8_lossy(item.value()).into_owned()).next();
                 found.cname = found.cname.or(name);
             }
-            Packet::Bye(own) => found.ended.extend(own.ssrcs()),
+            Packet::Bye(own) => {
+                found.ended.extend(own.ssrcs());
+                let reason = own.reason().map(|text| String::from_utf8_lossy(text).into_owned());
+                found.reason = found.reason.or(reason);
+            }
             _ => {}
         }
     }
@@ -134,10 +140,11 @@ pub fn receiver_report(ssrc: u32, cname: &str, report: Option<&Report>) -> Vec<u
     written(Compound::builder().add_packet(own).add_packet(description(ssrc, cname)))
 }
 
-/// The end of a source as a datagram: an empty receiver report, its name, and BYE (RFC 3550 section 6.1).
-pub fn bye(ssrc: u32, cname: &str) -> Vec<u8> {
+/// The end of a source as a datagram: an empty receiver report, its name, and BYE (RFC 3550 section 6.1) with the
+/// reason for leaving, of 255 bytes at most, where there is one (section 6.6).
+pub fn bye(ssrc: u32, cname: &str, reason: &str) -> Vec<u8> {
     let own = Compound::builder().add_packet(ReceiverReport::builder(ssrc)).add_packet(description(ssrc, cname));
-    written(own.add_packet(Bye::builder().add_source(ssrc)))
+    written(own.add_packet(Bye::builder().add_source(ssrc).reason(reason)))
 }
 
 fn description(ssrc: u32, cname: &str) -> rtcp_types::SdesBuilder<'_> {
@@ -199,7 +206,8 @@ mod tests {
             Report { ssrc: 1, fraction_lost: 3, lost: -4, highest: 5, jitter: 6, last_sender_report: 7, delay: 8 };
         assert_eq!(parse(&receiver_report(2, "y", Some(&report))).unwrap().reports, [report]);
         assert_eq!(parse(&receiver_report(2, "y", None)).unwrap().cname.as_deref(), Some("y"));
-        assert_eq!(parse(&bye(2, &"é".repeat(200))).unwrap().ended, [2]);
+        let found = parse(&bye(2, &"é".repeat(200), "gone")).unwrap();
+        assert_eq!((&found.ended[..], found.reason.as_deref()), (&[2][..], Some("gone")));
     }
 
     proptest! {

@@ -127,6 +127,38 @@ impl Description {
         })
     }
 
+    /// Whether the packets of a stream are those of another description's: the same kind, protocol, payload types, and
+    /// what these mean. Parameters of coders are not compared: they come in the stream, too.
+    pub fn has_format_of(&self, other: &Description, index: usize) -> bool {
+        let format = |own: &Description| -> Option<(Vec<String>, Vec<String>)> {
+            let lines = own.sections.get(index + 1)?;
+            let mut words: Vec<String> = lines.first()?.1.split_whitespace().map(str::to_ascii_lowercase).collect();
+            // Its port.
+            if words.len() > 1 {
+                words.remove(1);
+            }
+            let mut maps: Vec<String> = lines
+                .iter()
+                .filter(|(kind, value)| *kind == 'a' && value.starts_with("rtpmap:"))
+                .map(|(_, value)| value.to_ascii_lowercase().replace(' ', ""))
+                .collect();
+            maps.sort_unstable();
+            Some((words, maps))
+        };
+        format(self).is_some_and(|own| format(other) == Some(own))
+    }
+
+    /// What a stream, or without an index all of the presentation, takes at most as it says (`b=AS:`), in bits per
+    /// second with the headers of IP and UDP.
+    pub fn bandwidth(&self, index: Option<usize>) -> Option<u64> {
+        let lines = self.sections.get(index.map_or(0, |index| index + 1))?;
+        let kilobits = lines.iter().find_map(|(kind, value)| {
+            let value = value.strip_prefix("AS:").filter(|_| *kind == 'b')?;
+            value.trim().parse::<u32>().ok()
+        });
+        kilobits.map(|own| u64::from(own) * 1000)
+    }
+
     /// The presentation's range, if it says one.
     pub fn range(&self) -> Option<Range> {
         self.sections.iter().find_map(|lines| Description::attribute(lines, "range")).and_then(range::parse)
@@ -258,6 +290,27 @@ mod tests {
         assert_eq!(description.control(base), "rtsp://10.0.2.11/x/");
         assert_eq!(description.media_control(0, base), "rtsp://10.0.2.11/x/trackID=0");
         assert_eq!(description.media_control(1, base), "rtsp://10.0.2.11/x/audio");
+    }
+
+    #[test]
+    fn formats_are_compared_and_bandwidths_read() {
+        let description = Description::parse(CAMERA.as_bytes()).unwrap();
+        assert_eq!(
+            [None, Some(0), Some(1), Some(2)].map(|own| description.bandwidth(own)),
+            [None, Some(500_000), None, None]
+        );
+        for (from, to, first, second) in [
+            ("video 5004", "Video 6000", true, true),
+            ("packetization-mode=1", "packetization-mode=0", true, true),
+            ("H264/90000", "H265/90000", false, true),
+            ("RTP/AVP 96", "RTP/AVP 97", false, true),
+            ("audio 0", "video 0", true, false),
+            ("m=audio", "a=x\r\nk=audio", true, false),
+        ] {
+            let other = Description::parse(CAMERA.replacen(from, to, 1).as_bytes()).unwrap();
+            let same = [0, 1].map(|index| other.has_format_of(&description, index));
+            assert_eq!(same, [first, second], "{to}");
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::results::Results;
 use crate::{Effort, text};
 
-/// Runs all parts, or those that `PART=streams` names: streams, latency, sessions, packets. `CASE="10 receivers"` is one
-/// case of the first two, `SYSTEM=millrace,relay` some systems. With `--plot` the part `packets` writes
+/// Runs all parts, or those that `PART=streams` names: streams, latency, sessions, packets. `CASE="10 receivers"` is
+/// one case of the first two, `SYSTEM=millrace,relay` some systems. With `--plot` the part `packets` writes
 /// `target/bench/media.svg`.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();

@@ -6,6 +6,7 @@ mod crowd;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
+mod pools;
 mod publisher;
 mod server;
 mod viewer;
@@ -175,7 +176,7 @@ fn a_thousand_viewers_come_and_go() {
 
 #[test]
 fn an_origin_that_dies_ends_its_sessions() {
-    let media = Media::start("xdp", &[]);
+    let media = Media::start("xdp", &[("retry = \"30s\"", "retry = \"0s\"")]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
     let path = format!("{}/live", ORIGINS[0]);
     let mut carried = Viewer::connect(&media.viewers, PROXIES[0].0, &path);

@@ -204,6 +204,16 @@ impl Viewer {
         buffer[..length].to_vec()
     }
 
+    /// Reads reports of the sender until one says that its stream has ended; why.
+    pub fn reports_until_bye(&mut self, track: usize) -> Option<String> {
+        loop {
+            let report = wire::rtcp::parse(&self.report(track)).unwrap();
+            if report.ended.contains(&self.ssrc(track)) {
+                return report.reason;
+            }
+        }
+    }
+
     /// Sends a receiver's report about a track.
     pub fn send_report(&self, track: usize, proxy: SocketAddr, bytes: &[u8]) {
         self.tracks[track].sockets.as_ref().unwrap().1.send_to(bytes, proxy).unwrap();

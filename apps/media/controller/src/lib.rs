@@ -3,8 +3,10 @@
 //! | part | what |
 //! |---|---|
 //! | `settings` | the configuration, and how it is read |
+//! | `pools` | origins of pools: which of them work, and which one is next |
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
+//! | `log` | the access log |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
@@ -18,6 +20,8 @@ pub mod admin;
 mod application;
 mod commands;
 mod demo;
+mod log;
+pub mod pools;
 pub mod proxy;
 mod run;
 pub mod settings;

@@ -54,6 +54,8 @@ fn mistakes_are_told() {
         ("# password = \"secret\"", "password = \"secret\"", "streams.door: `user` is missing"),
         ("# live = true ", "live = 1 ", "streams.door.live: this is an integer"),
         ("connections = 4096", "connections = 0", "limits.connections: 0 is out of range"),
+        ("# bandwidth = \"1 Gbit/s\"", "bandwidth = \"1 Gbit\"", "limits.bandwidth: \"1 Gbit\" is none"),
+        ("# client_bandwidth = \"50 Mbit/s\"", "client_bandwidth = 50", "limits.client_bandwidth: this is an integer"),
         ("receivers = 4096", "receivers = 65537", "limits.receivers: 65537 is out of range"),
         ("session = \"60s\"", "session = \"60\"", "timeouts.session: \"60\" is none"),
         ("answer = \"10s\"", "answers = \"10s\"", "timeouts.answers: unknown key; did you mean `answer`?"),
@@ -90,6 +92,48 @@ fn mistakes_are_told() {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
         assert!(errors.iter().all(|error| !error.contains("s3cret")));
+    }
+    // Pools, and streams that come from them.
+    let pooled = EXAMPLE.lines().map(|line| {
+        let inside = line.starts_with("# [controllers.media.pools") || line.starts_with("# [controllers.media.streams");
+        let value = ["# balance", "# servers", "#     {", "# ]", "# check", "# pool", "# path"];
+        let there = inside || value.iter().any(|start| line.starts_with(start));
+        if there { line.trim_start_matches("# ") } else { line }.to_owned() + "\n"
+    });
+    let pooled: String = pooled.collect();
+    let said = |from: &str, to: &str| -> Vec<String> {
+        let text = pooled.replacen(from, to, 1);
+        assert!(from.is_empty() || text != pooled, "{from}");
+        let errors = Config::parse("t.toml", &text, &program, MEDIA).map(|_| ()).err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(said("", ""), [""; 0]);
+    for (from, to, expected) in [
+        ("balance = \"round_robin\"", "balance = \"source\"", "pools.cameras.balance: \"source\" is none"),
+        (
+            "address = \"10.0.2.12:8554\"",
+            "address = \"10.0.2.11:8554\"",
+            "pools.cameras.servers[1]: there are two servers \"b\"",
+        ),
+        (
+            "address = \"10.0.2.12:8554\"",
+            "address = \"rtsp://b\"",
+            "pools.cameras.servers[1].address: \"rtsp://b\" is none",
+        ),
+        ("address = \"10.0.2.12:8554\"", "weight = 1", "pools.cameras.servers[1]: `address` is missing"),
+        ("fall = 3", "falls = 3", "pools.cameras.check.falls: unknown key"),
+        ("path = \"/hall\", interval", "path = \"hall\", interval", "pools.cameras.check.path: \"hall\" is none"),
+        ("pool = \"cameras\"", "pool = \"camera\"", "streams.hall.pool: there is no pool \"camera\""),
+        ("\npath = \"/hall\"", "\n", "streams.hall: `path` is missing"),
+        ("\npath = \"/hall\"", "\npath = \"/hall\"\nurl = \"rtsp://c/\"", "streams.hall.url: unknown key"),
+        ("pools.cameras]", "pools.\"a b\"]", "pools.\"a b\": \"a b\" can't be a name"),
+        ("retry = \"30s\"", "retry = \"0\"", "timeouts.retry: \"0\" is none"),
+    ] {
+        let found = said(from, to);
+        assert!(
+            found.first().is_some_and(|own| own.contains(&format!("controllers.media.{expected}"))),
+            "{to}: {found:?}"
+        );
     }
     // User and password in the URL would be shown wherever it is.
     let text = EXAMPLE.replacen("rtsp://10.0.2.11", "rtsp://user:pass@10.0.2.11", 1);

@@ -3,6 +3,7 @@
 use control::application::metrics::{Family, Kind};
 
 use crate::proxy::Proxy;
+use crate::proxy::origins::OriginState;
 use crate::proxy::world::World;
 
 /// All of it.
@@ -19,16 +20,17 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 17] = [
+    let counters: [(&str, &str, u64); 20] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
         ("media_vanished_total", "sessions whose clients were not heard of any more", counts.vanished),
         ("media_streams_total", "presentations that were asked for at origins", counts.upstreams),
         ("media_published_total", "presentations that clients have published", counts.published),
-        ("media_streams_failed_total", "presentations that ended by a fault of their origin", counts.failed),
         ("media_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),
         ("media_locked_total", "requests of clients that had been wrong too often", counts.locked),
+        ("media_streams_failed_total", "presentations that lost their origin by its fault", counts.failed),
+        ("media_streams_replaced_total", "presentations that went on from another origin", counts.replaced),
         ("media_packets_at_sockets_total", "RTP packets that came before their flow was known", counts.at_sockets),
         ("media_packets_tapped_total", "RTP packets that the controller got to deliver", counts.tapped),
         ("media_packets_relayed_total", "RTP packets of streams that came on connections", counts.relayed),
@@ -37,10 +39,50 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
         ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
+        ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
+        ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];
     all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
     all.extend(receivers(proxy));
+    all.extend(origins(&proxy.origin_states()));
     all
+}
+
+/// What is known of origins; what checks find is known of those of pools alone.
+fn origins(states: &[OriginState]) -> Vec<Family> {
+    type Value = fn(&OriginState) -> Option<u64>;
+    let families: [(Kind, &str, &str, Value); 8] = [
+        (Kind::Gauge, "media_origin_up", "1 where checks find an origin working", |own| {
+            own.server.as_ref()?.up.map(u64::from)
+        }),
+        (Kind::Gauge, "media_origin_state_ms", "time since that changed", |own| {
+            own.server.as_ref().map(|own| own.since_ms)
+        }),
+        (Kind::Gauge, "media_origin_streams", "presentations that come from an origin", |own| Some(own.streams as u64)),
+        (Kind::Gauge, "media_origin_sessions", "sessions of clients that watch them", |own| Some(own.sessions as u64)),
+        (Kind::Counter, "media_origin_asked_total", "presentations that an origin was asked for", |own| {
+            Some(own.asked)
+        }),
+        (Kind::Counter, "media_origin_failed_total", "presentations that ended by a fault of an origin", |own| {
+            Some(own.failed)
+        }),
+        (Kind::Counter, "media_origin_checks_total", "health checks of an origin", |own| {
+            own.server.as_ref().map(|own| own.checks)
+        }),
+        (Kind::Counter, "media_origin_checks_failed_total", "health checks of an origin that failed", |own| {
+            own.server.as_ref().map(|own| own.checks_failed)
+        }),
+    ];
+    let family = |(kind, name, about, value): (Kind, &str, &str, Value)| {
+        let mut family = Family::new(kind, name, about);
+        for state in states {
+            let (pool, server) = state.server.as_ref().map_or(("", ""), |own| (&own.pool, &own.name));
+            let labels = [("origin", state.origin.as_str()), ("pool", pool), ("server", server)];
+            value(state).into_iter().for_each(|value| family.add(&labels, value));
+        }
+        family
+    };
+    families.into_iter().map(family).collect()
 }
 
 /// What receivers say, by session and track.

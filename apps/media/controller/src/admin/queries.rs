@@ -1,10 +1,12 @@
 //! The queries.
 
 use control::application::{Answer, Offer, QueryError};
+use control::messages::{did_you_mean, list};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::admin::metrics::families;
+use crate::pools::admin_state::AdminState;
 use crate::proxy::Proxy;
 use crate::proxy::world::World;
 
@@ -13,7 +15,12 @@ pub const OFFERS: &[Offer] = &[
     Offer { name: "metrics", about: "what was counted", changes: false },
     Offer { name: "sessions", about: "sessions of clients", changes: false },
     Offer { name: "streams", about: "presentations that come from origins, and how", changes: false },
-    Offer { name: "origins", about: "origins, and what they failed at", changes: false },
+    Offer { name: "origins", about: "origins, their state, and what they failed at", changes: false },
+    Offer {
+        name: "origin",
+        about: "has a `server` of a pool, POOL/NAME, in `state` ready, drain or down from now on",
+        changes: true,
+    },
     Offer { name: "kill", about: "ends the session of number `id`", changes: true },
 ];
 
@@ -23,6 +30,16 @@ pub const OFFERS: &[Offer] = &[
 pub struct Kill {
     /// Its number.
     pub id: u64,
+}
+
+/// A change of the admin state of a pool's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OriginChange {
+    /// `POOL/NAME`.
+    pub server: String,
+    /// `ready`, `drain` or `down`.
+    pub state: String,
 }
 
 fn shown(value: &impl Serialize) -> Answer {
@@ -36,6 +53,23 @@ pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer
         "sessions" => shown(&proxy.session_states()),
         "streams" => shown(&proxy.stream_states()),
         "origins" => shown(&proxy.origin_states()),
+        "origin" => {
+            let change = OriginChange::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
+            let server = proxy.pools().named(&change.server).ok_or_else(|| {
+                let names: Vec<String> = proxy.pools().iter().map(|(_, own)| own.name()).collect();
+                let names = || names.iter().map(String::as_str);
+                let hint = did_you_mean(&change.server, names());
+                let message = format!("there is no server {:?}{hint}; accepted: {}", change.server, list(names()));
+                QueryError::NotFound(message)
+            })?;
+            let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == change.state) else {
+                let names = list(AdminState::ALL.map(AdminState::name));
+                let message = format!("{:?} is no state of a server; accepted: {names}", change.state);
+                return Err(QueryError::Bad(message));
+            };
+            proxy.set_admin_state(server, admin);
+            shown(&proxy.server_state(server))
+        }
         "kill" => {
             let Kill { id } = Kill::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
             match proxy.kill(id) {

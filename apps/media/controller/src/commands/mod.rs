@@ -7,12 +7,15 @@ use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
+use cli::watch::Watch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::admin::queries::Kill;
-use crate::proxy::state::{OriginState, SessionState, StreamState, TrackShown, ViewerState};
+use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
+
+mod origins;
 
 /// All of them.
 pub const COMMANDS: &[Command] = &[Command::of::<Args>()];
@@ -30,14 +33,16 @@ enum Action {
     Sessions(Plain),
     /// Presentations that come from origins, and how
     Streams(Plain),
-    /// Origins, and what they failed at
-    Origins(Plain),
+    /// Origins, their state, and what they failed at
+    Origins(origins::Args),
     /// End a session
     Kill(One),
 }
 
 #[derive(clap::Args)]
 struct Plain {
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     remote: Remote,
 }
@@ -53,13 +58,13 @@ struct One {
 
 impl Subcommand for Args {
     const NAME: &'static str = "media";
-    const ABOUT: &'static str = "Show what a running media proxy does, end sessions";
+    const ABOUT: &'static str = "Show what a running media proxy does, end sessions, drain origins";
 
     fn run(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Sessions(own) => sessions(&own.remote),
-            Action::Streams(own) => streams(&own.remote),
-            Action::Origins(own) => origins(&own.remote),
+            Action::Sessions(own) => sessions(own),
+            Action::Streams(own) => streams(own),
+            Action::Origins(own) => own.run(),
             Action::Kill(own) => {
                 let killed: Json = own.remote.query("media", "kill", &Kill { id: own.id })?;
                 match own.remote.json {
@@ -80,27 +85,28 @@ fn shown(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(String::new, |value| format!("{value:.1}{unit}"))
 }
 
-/// Asks a query and shows its answer: each item as some rows.
+/// Asks a query and shows its answer, once or again and again: each item as some rows.
 fn list<T: DeserializeOwned + Serialize>(
-    remote: &Remote,
+    Plain { watch, remote }: &Plain,
     query: &str,
     header: &[&str],
     rows: impl Fn(&T) -> Vec<Vec<String>>,
 ) -> Result<(), Failure> {
-    let all: Vec<T> = remote.query("media", query, &Json::Null)?;
-    if remote.json {
-        print_json(&all);
-        return Ok(());
-    }
-    let mut out = String::new();
-    table(&mut out, header, all.iter().flat_map(rows).collect());
-    print(format_args!("{out}"));
-    Ok(())
+    watch.run(|| {
+        let all: Vec<T> = remote.query("media", query, &Json::Null)?;
+        if remote.json {
+            return watch.json(&all);
+        }
+        let mut out = String::new();
+        table(&mut out, header, all.iter().flat_map(&rows).collect());
+        print(format_args!("{out}"));
+        Ok(())
+    })
 }
 
-fn sessions(remote: &Remote) -> Result<(), Failure> {
+fn sessions(own: &Plain) -> Result<(), Failure> {
     let header = ["id", "client", "state", "age", "track", "to", "loss", "jitter", "round trip", "origin"];
-    list(remote, "sessions", &header, |own: &SessionState| {
+    list(own, "sessions", &header, |own: &SessionState| {
         let row = |track: &ViewerState| {
             vec![
                 own.id.to_string(),
@@ -119,10 +125,10 @@ fn sessions(remote: &Remote) -> Result<(), Failure> {
     })
 }
 
-fn streams(remote: &Remote) -> Result<(), Failure> {
+fn streams(own: &Plain) -> Result<(), Failure> {
     let header =
-        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "lost", "late", "duplicate", "jitter"];
-    list(remote, "streams", &header, |own: &StreamState| {
+        ["url", "kind", "sessions", "track", "from", "packets", "bytes", "rate", "lost", "late", "duplicate", "jitter"];
+    list(own, "streams", &header, |own: &StreamState| {
         let row = |track: &TrackShown| {
             vec![
                 own.url.clone(),
@@ -132,6 +138,7 @@ fn streams(remote: &Remote) -> Result<(), Failure> {
                 track.from.clone(),
                 grouped(track.packets),
                 grouped(track.bytes),
+                format!("{:.2} Mbit/s", track.rate as f64 / 1e6),
                 track.lost.to_string(),
                 track.late.to_string(),
                 track.duplicate.to_string(),
@@ -139,18 +146,5 @@ fn streams(remote: &Remote) -> Result<(), Failure> {
             ]
         };
         own.tracks.iter().map(row).collect()
-    })
-}
-
-fn origins(remote: &Remote) -> Result<(), Failure> {
-    list(remote, "origins", &["origin", "streams", "sessions", "asked", "failed", "last error"], |own: &OriginState| {
-        vec![vec![
-            own.origin.clone(),
-            own.streams.to_string(),
-            own.sessions.to_string(),
-            grouped(own.asked),
-            grouped(own.failed),
-            own.last_error.clone(),
-        ]]
     })
 }

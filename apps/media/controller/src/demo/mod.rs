@@ -14,7 +14,8 @@ use cli::report::grouped;
 use cli::say;
 use control::application::metrics::Family;
 
-use crate::proxy::state::{OriginState, SessionState, StreamState};
+use crate::proxy::origins::OriginState;
+use crate::proxy::state::{SessionState, StreamState};
 use network::{Network, PATIENCE, Running};
 use programs::{MemoryFile, Player, compare};
 

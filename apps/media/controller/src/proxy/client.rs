@@ -10,12 +10,15 @@ use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 
 use super::admission::Nonce;
+use super::session::Ending;
 use super::target::{Target, target};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId};
 
 /// Requests of a client that wait for the one before at most.
 const MOST_WAITING: usize = 32;
+/// Characters of a client's program's name that are kept.
+const MOST_AGENT: usize = 256;
 /// The methods that are there.
 pub(super) const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER, \
     ANNOUNCE, RECORD";
@@ -35,6 +38,8 @@ pub(super) struct Client {
     pub(super) admitted: bool,
     /// What its proofs of passwords are for.
     pub(super) nonce: Option<Nonce>,
+    /// Its program, as it says.
+    pub(super) agent: Option<String>,
     /// Whether it has had a session.
     pub(super) had_session: bool,
     heard: Duration,
@@ -56,6 +61,7 @@ impl<W: World> Proxy<W> {
             carries: Vec::new(),
             admitted: false,
             nonce: None,
+            agent: None,
             had_session: false,
             heard: self.now,
         };
@@ -96,7 +102,7 @@ impl<W: World> Proxy<W> {
     pub fn client_closed(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
         self.end_publisher(id, Some("the connection of its publisher has ended"));
-        client.carries.into_iter().for_each(|session| self.end_session(session));
+        client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
         for upstream in self.upstreams.values_mut() {
             upstream.waiting.retain(|(client, _)| *client != id);
         }
@@ -129,6 +135,9 @@ impl<W: World> Proxy<W> {
             }
             let Some(request) = client.waiting.pop_front() else { return };
             (client.busy, client.admitted) = (true, false);
+            if let Some(agent) = request.headers.get("user-agent") {
+                client.agent = Some(agent.chars().take(MOST_AGENT).collect());
+            }
             self.counts.requests += 1;
             self.serve(id, request);
         }
@@ -154,6 +163,9 @@ impl<W: World> Proxy<W> {
             return self.refuse(id, &request, 502);
         }
         let publishes = self.publishers.contains_key(&id) && request.method != "OPTIONS";
+        if self.waits_for_origin(id, &request) {
+            return;
+        }
         match request.method.as_str() {
             _ if publishes => self.publish(id, &request),
             "ANNOUNCE" | "RECORD" => self.publish(id, &request),

@@ -56,7 +56,7 @@ impl<W: World> Proxy<W> {
         if self.upstreams.len() >= self.settings.limits.sessions {
             return Err(503);
         }
-        let id = self.new_upstream(target);
+        let id = self.new_upstream(target)?;
         self.joinable.insert(target.presentation.clone(), id);
         Ok(id)
     }

@@ -13,8 +13,8 @@ use wire::rtsp::framing::interleaved;
 use wire::rtsp::url::{self, Url};
 
 use super::session::Delivery;
-use super::upstream::TrackState;
-use super::world::{Effect, World};
+use super::upstream::{Track, TrackState};
+use super::world::{Effect, From, World};
 use super::{Proxy, SessionId, UpstreamId, ordered};
 use crate::tables::{Flow, FlowKey, Leads, Receiver};
 
@@ -24,6 +24,9 @@ pub const MOST_RECEIVERS: usize = 65536;
 const EMPTY: Duration = Duration::from_secs(1);
 /// A stream without a pause in which a worker sends all that it has goes to its only receiver after that long.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Behind the first packet of another origin, how long packets wait that came before the program knew where to.
+const HANDED_OVER: Duration = Duration::from_secs(1);
 
 /// Who gets the packets of a track.
 #[derive(Debug, Default)]
@@ -38,6 +41,15 @@ pub(super) struct Audience {
     grouped: bool,
     /// Since when packets go to one receiver again.
     again: Option<Duration>,
+}
+
+impl Track {
+    /// Whether the program may have left packets that the controller gets to it alone, also for receivers over UDP:
+    /// those that came, or waited, when the first one of another origin did.
+    fn is_handed_over(&self, now: Duration) -> bool {
+        let passed = self.resumed.map(|then| now.saturating_sub(then));
+        passed.is_some_and(|own| own.is_zero() || (own < HANDED_OVER && self.audience.carried.is_empty()))
+    }
 }
 
 impl<W: World> Proxy<W> {
@@ -92,6 +104,11 @@ impl<W: World> Proxy<W> {
                 Delivery::Interleaved { .. } => None,
             })
         });
+        // A track that has lost its origin has no group: all join that of the next one.
+        let plays = plays.filter(|_| {
+            let of = self.upstreams.get(&id).and_then(|own| own.tracks.get(track));
+            of.is_some_and(|of| of.state == TrackState::Ready)
+        });
         let Some((audience, number)) = self.audience(id, track) else { return };
         if plays == Some(None) {
             audience.carried.insert(session);
@@ -128,8 +145,10 @@ impl<W: World> Proxy<W> {
         let now = self.now;
         let Some(of) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) else { return };
         let Some(key) = of.key.filter(|_| of.state == TrackState::Ready) else { return };
-        let audience = &mut of.audience;
+        let (audience, pending) = (&mut of.audience, of.before.is_some());
         let leads = match (audience.receivers.len(), audience.receivers.values().next()) {
+            // The first packet says how numbers go on: the controller gets it.
+            _ if pending => Leads::Nobody,
             (1, Some((_, Receiver { to, from, rewrite }))) => {
                 Leads::Receiver { to: *to, from: *from, rewrite: *rewrite }
             }
@@ -139,7 +158,8 @@ impl<W: World> Proxy<W> {
         audience.grouped |= leads == Leads::Group;
         let again = audience.grouped && matches!(leads, Leads::Receiver { .. });
         audience.again = again.then(|| audience.again.unwrap_or(now));
-        let flow = Flow { leads, again, tapped: !audience.carried.is_empty(), rate: of.rate, track: of.number };
+        let flow =
+            Flow { leads, again, tapped: pending || !audience.carried.is_empty(), rate: of.rate, track: of.number };
         self.effect(Effect::SetFlow(key, flow));
     }
 
@@ -165,18 +185,26 @@ impl<W: World> Proxy<W> {
     }
 
     /// A track ends: its group is empty from now on.
-    pub(super) fn dismiss(&mut self, number: u32, audience: &Audience) {
-        self.reserved -= audience.reserved.len();
-        for (member, _) in audience.receivers.values() {
-            self.effect(Effect::Leave(number, *member));
-        }
+    pub(super) fn dismiss(&mut self, number: u32, audience: &mut Audience) {
+        self.reserved -= std::mem::take(&mut audience.reserved).len();
+        self.scatter(number, audience);
     }
 
-    /// An RTP packet of a track has come to the controller: it is delivered to all who play on their connections.
+    /// The flow of a track ends: its group is empty, and those who had set it up keep their places.
+    pub(super) fn scatter(&mut self, number: u32, audience: &mut Audience) {
+        for (member, _) in std::mem::take(&mut audience.receivers).into_values() {
+            self.effect(Effect::Leave(number, member));
+        }
+        *audience = Audience { reserved: std::mem::take(&mut audience.reserved), ..Audience::default() };
+    }
+
+    /// An RTP packet of a track has come to the controller: it is delivered to all who play on their connections, and
+    /// those that the program left to the controller, behind the first of another origin, to all.
     pub fn deliver(&mut self, track: u32, packet: &[u8]) {
         self.counts.tapped += 1;
         let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
         let Some(header) = rtp::Header::read(packet) else { return };
+        self.resume(upstream, track, header);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         for session in &own.tracks[track].audience.carried {
             let Some(viewer) = self.sessions.get(session).and_then(|own| own.viewers.get(&track)) else { continue };
@@ -186,6 +214,17 @@ impl<W: World> Proxy<W> {
             let Some(framed) = interleaved(rtp, &copy) else { continue };
             self.counts.delivered += 1;
             self.effects.push_back(Effect::MediaToClient(client, framed));
+        }
+        if own.tracks[track].is_handed_over(self.now) {
+            for session in ordered(&own.viewers) {
+                let Some(session) = self.sessions.get(&session).filter(|own| own.playing) else { continue };
+                let Some(viewer) = session.viewers.get(&track) else { continue };
+                let Delivery::Udp { rtp, .. } = viewer.delivery else { continue };
+                let mut copy = packet.to_vec();
+                viewer.rewrite.apply(header).write(&mut copy);
+                self.counts.delivered += 1;
+                self.effects.push_back(Effect::Datagram(From::Media(session.local), rtp, copy));
+            }
         }
     }
 

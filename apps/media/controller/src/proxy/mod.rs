@@ -10,20 +10,28 @@
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
+//! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
+//! | `checks` | whether the origins of pools work |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
+//! | `accounts` | what sessions have had, what tracks take |
+//! | `origins` | what is known of origins, and what operators say about them |
 //! | `state` | what is shown to operators |
 
+pub mod accounts;
 mod admission;
+mod checks;
 mod client;
 mod describe;
 mod flows;
 mod origin;
+pub mod origins;
 mod play;
 mod publish;
+mod recovery;
 mod relay;
 mod reports;
 mod session;
@@ -45,11 +53,11 @@ use wire::keyed_map::KeyedMap;
 use self::admission::Guesses;
 use self::client::Client;
 use self::publish::Publisher;
-use self::session::Session;
-use self::state::OriginCounts;
+use self::session::{Ending, Session};
 use self::target::Presentation;
 use self::upstream::Upstream;
 use self::world::{Effect, World};
+use crate::pools::{OriginCounts, Pools, ServerId};
 use crate::settings::Settings;
 
 /// A connection of a client; numbers are not given twice.
@@ -81,12 +89,14 @@ pub struct Counts {
     pub upstreams: u64,
     /// Presentations that clients have published.
     pub published: u64,
-    /// Those that ended by a fault of the origin.
-    pub failed: u64,
     /// Passwords and tokens that were wrong.
     pub wrong: u64,
     /// Requests that were refused unread, after too many of these.
     pub locked: u64,
+    /// Presentations that ended, or lost their origin, by a fault of the origin.
+    pub failed: u64,
+    /// Those that went on from another origin, or from the same one again.
+    pub replaced: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
     /// Packets of streams that came on connections.
@@ -99,6 +109,10 @@ pub struct Counts {
     pub slow: u64,
     /// Flow entries that the program's table had no room for.
     pub no_flow: u64,
+    /// Lines of the access log that were written,
+    pub log_written: u64,
+    /// and that were lost.
+    pub log_lost: u64,
     /// Tracks that were refused as they, or all of them, have as many receivers as they may.
     pub group_full: u64,
     /// Streams that went to one receiver again although a worker may have had packets of them.
@@ -125,11 +139,15 @@ pub struct Proxy<W> {
     joinable: HashMap<Presentation, UpstreamId>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
+    /// Connections by which origins are checked.
+    checks: HashMap<OriginId, ServerId>,
     /// By the place in `streams.progress`: whose track it is.
     tracks: HashMap<u32, (UpstreamId, usize)>,
     /// By own address and the first port of a pair: whose track it is.
     pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
-    /// What is known of origins, by host and port.
+    /// Origins of pools.
+    pools: Pools,
+    /// What is known of others, by host and port.
     origins: BTreeMap<String, OriginCounts>,
     guesses: Guesses,
     /// Places of tracks that have ended, in that order.
@@ -150,6 +168,8 @@ pub struct Proxy<W> {
 impl<W: World> Proxy<W> {
     /// One that has nothing yet.
     pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
+        let mut pools = Pools::default();
+        pools.configure(&settings, Duration::ZERO, |_| false);
         let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
         Proxy {
             world,
@@ -163,8 +183,10 @@ impl<W: World> Proxy<W> {
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
             connections: HashMap::new(),
+            checks: HashMap::new(),
             tracks: HashMap::new(),
             pairs: HashMap::new(),
+            pools,
             origins: BTreeMap::new(),
             guesses: Guesses::default(),
             free_tracks: VecDeque::new(),
@@ -180,7 +202,10 @@ impl<W: World> Proxy<W> {
 
     /// Other settings from now on. Sessions that there are go on, also of streams that are no longer allowed.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
+        let used = |id: ServerId| self.upstreams.values().any(|own| own.server == Some(id));
+        self.pools.configure(&settings, self.now, used);
         self.settings = settings;
+        self.leave_unwanted();
     }
 
     /// The settings in force.
@@ -200,6 +225,7 @@ impl<W: World> Proxy<W> {
 
     /// What is due: to be called about twice a second.
     pub fn tick(&mut self) {
+        self.check_tick();
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.upstream_tick(id));
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
@@ -211,11 +237,12 @@ impl<W: World> Proxy<W> {
     /// Ends all sessions, here and at origins.
     pub fn end(&mut self) {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        sessions.into_iter().for_each(|id| self.end_session(id));
         let publishers: Vec<ClientId> = self.publishers.keys().copied().collect();
+        sessions.into_iter().for_each(|id| self.end_session(id, Ending::Stopped));
         publishers.into_iter().for_each(|id| self.close_client(id));
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.end_upstream(id));
+        self.end_checks();
     }
 
     fn new_id(&mut self) -> u64 {

@@ -11,7 +11,7 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
-use super::upstream::{Job, TrackState, tracks_of};
+use super::upstream::{Job, TrackState, Upstream, tracks_of};
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
 use crate::tables::FlowKey;
@@ -29,6 +29,9 @@ const MOST_TRIES: u32 = 2;
 impl<W: World> Proxy<W> {
     /// A connection to an origin is there: own address, and the origin's.
     pub fn origin_opened(&mut self, connection: OriginId, local: SocketAddr, peer: SocketAddr) {
+        if self.check_opened(connection) {
+            return;
+        }
         let Some(id) = self.connections.get(&connection).copied() else {
             return self.effect(Effect::CloseOrigin(connection));
         };
@@ -40,13 +43,26 @@ impl<W: World> Proxy<W> {
 
     /// A connection to an origin has ended, or could not be made.
     pub fn origin_closed(&mut self, connection: OriginId, why: &str) {
+        self.check_closed(connection, why);
         if let Some(id) = self.connections.remove(&connection) {
-            self.fail_upstream(id, 502, why);
+            match self.upstreams.get(&id).is_some_and(|own| own.addresses.is_none()) {
+                true => self.unreachable(id, 502, why),
+                false => self.fail_upstream(id, 502, why),
+            }
         }
+    }
+
+    /// An origin can't be connected to, which checks would find out, too.
+    pub(super) fn unreachable(&mut self, id: UpstreamId, status: u16, why: &str) {
+        if let Some(server) = self.upstreams.get(&id).and_then(|own| own.server) {
+            self.pools.checked(server, Err(why), self.now);
+        }
+        self.fail_upstream(id, status, why);
     }
 
     /// Something came from an origin.
     pub fn origin_item(&mut self, connection: OriginId, item: Item) {
+        self.check_item(connection, &item);
         let Some(id) = self.connections.get(&connection).copied() else { return };
         match item {
             Item::Response(response) => self.answered(id, response),
@@ -57,15 +73,18 @@ impl<W: World> Proxy<W> {
 
     /// Some servers ask whether their clients are there, or send them elsewhere.
     fn asked_by_origin(&mut self, id: UpstreamId, connection: OriginId, request: &Request) {
-        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER", "REDIRECT"].contains(&request.method.as_str());
+        let known = ["OPTIONS", "GET_PARAMETER", "SET_PARAMETER", "REDIRECT", "TEARDOWN"];
+        let known = known.contains(&request.method.as_str());
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
-        if request.method == "REDIRECT" {
-            match (self.upstreams.get(&id), request.headers.get("location")) {
+        match request.method.as_str() {
+            "REDIRECT" => match (self.upstreams.get(&id), request.headers.get("location")) {
                 // Nothing was set up there that would be lost.
                 (Some(own), Some(location)) if own.session.is_none() => self.redirected(id, location),
-                _ => self.fail_upstream(id, 502, "the origin ends the session (REDIRECT)"),
-            }
+                _ => self.fail_upstream(id, 502, "it has ended the session (REDIRECT)"),
+            },
+            "TEARDOWN" => self.fail_upstream(id, 502, "it has ended the session (TEARDOWN)"),
+            _ => {}
         }
     }
 
@@ -95,15 +114,15 @@ impl<W: World> Proxy<W> {
             Job::Describe if good => return self.described(id, &response),
             Job::Setup { track } if good => return self.set_up(id, track, &response),
             Job::Play { waiter: None, .. } if good => {
-                own.playing = true;
+                own.begin_to_play(&response, self.now);
                 self.serve_waiting(id);
             }
             Job::Play { waiter: Some((client, request, session)), .. } if good => {
-                own.playing = true;
+                own.begin_to_play(&response, self.now);
                 self.played(client, &request, session, &response);
             }
             Job::Pause { waiter: (client, request, session) } if good => {
-                own.playing = false;
+                own.pause(&response, self.now);
                 self.paused(client, &request, session, &response);
             }
             Job::Parameter { waiter: (client, request, session) } => {
@@ -113,8 +132,8 @@ impl<W: World> Proxy<W> {
             Job::KeepAlive if response.status != 454 => {}
             // A command of one client that the origin refuses, such as a range beyond the end: the client is told.
             Job::Play { waiter: Some((client, request, session)), .. } => {
-                if let Some(own) = self.sessions.get_mut(&session).filter(|own| !own.has_played) {
-                    own.playing = false;
+                if self.sessions.get(&session).is_some_and(|own| !own.has_played) {
+                    self.set_playing(session, false);
                 }
                 self.update_flows(id);
                 self.refuse(client, &request, response.status);
@@ -122,13 +141,13 @@ impl<W: World> Proxy<W> {
             Job::Pause { waiter: (client, request, _) } => self.refuse(client, &request, response.status),
             // UDP is refused, and the connection may do.
             Job::Setup { track } if response.status == 461 && self.setup_carried(id, track) => {}
-            // What it does not give is missing; what it gives goes on.
-            Job::Setup { track } => {
+            // What it does not give is missing; what it gives goes on. One in the place of another must give it.
+            Job::Setup { track } if !self.upstreams.get(&id).is_some_and(Upstream::is_recovering) => {
                 let Some(own) = self.upstreams.get_mut(&id) else { return };
                 own.tracks[track].state = TrackState::Refused(status_for_client(response.status));
                 self.serve_waiting(id);
             }
-            Job::Describe | Job::Play { .. } | Job::KeepAlive => {
+            Job::Describe | Job::Setup { .. } | Job::Play { .. } | Job::KeepAlive => {
                 let status = status_for_client(response.status);
                 let why = format!("the answer was {} {}", response.status, response.reason);
                 return self.fail_upstream(id, status, &why);
@@ -175,11 +194,14 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let header = |name: &str| response.headers.get(name);
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
-        own.live = own.forced_live.unwrap_or(description.is_live());
-        own.tracks = tracks_of(&description, &own.base);
+        let before = own.description.take();
+        if before.is_none() {
+            own.live = own.forced_live.unwrap_or(description.is_live());
+        }
+        let mut tracks = tracks_of(&description, &own.base);
         // A control URL at another host would have the proxy's session leave its connection.
         let here = Url::parse(&own.url).map(|url| url.host.to_owned());
-        for track in &mut own.tracks {
+        for track in &mut tracks {
             let there = Url::parse(&track.control).map(|url| (url.host.to_owned(), url.path.to_owned()));
             if let (Some(here), Some((host, path)), Some(base)) = (&here, there, Url::parse(&own.url))
                 && host != *here
@@ -188,7 +210,10 @@ impl<W: World> Proxy<W> {
                 track.control = format!("rtsp://{}{path}", url::authority(base.host, base.port));
             }
         }
-        own.description = Some(description);
+        match before {
+            Some(before) => return self.described_again(id, &before, description, tracks),
+            None => (own.description, own.tracks) = (Some(description), tracks),
+        }
         self.serve_waiting(id);
         self.ask_next(id);
     }

@@ -6,7 +6,7 @@ use wire::rtsp::range;
 use wire::rtsp::rtp_info::{self, RtpInfo};
 
 use super::target::track_url;
-use super::upstream::{Job, TrackState};
+use super::upstream::{Job, TrackState, Upstream};
 use super::world::World;
 use super::{ClientId, Proxy, SessionId};
 
@@ -61,27 +61,30 @@ impl<W: World> Proxy<W> {
             return;
         }
         // Packets must find the way as soon as they come.
-        if let Some(own) = self.sessions.get_mut(&session) {
-            own.playing = true;
-        }
+        self.set_playing(session, true);
         self.update_flows(upstream);
         let headers = ["range", "scale", "speed"]
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), request.headers.get(name)?.to_owned())));
-        let headers = headers.collect();
+        let mut headers: Vec<_> = headers.collect();
+        if request.headers.get("range").is_none() {
+            headers.extend(self.upstreams.get(&upstream).and_then(Upstream::lost_position));
+        }
         self.ask(upstream, Job::Play { headers, waiter: Some((id, request, session)) });
     }
 
     /// A session joins a presentation that plays.
     fn joined(&mut self, id: ClientId, session: SessionId, request: &Request) {
+        self.set_playing(session, true);
         let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
-        (own.playing, own.has_played) = (true, true);
+        own.has_played = true;
         let (upstream, base) = (own.upstream, own.base.clone());
         let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
         for (track, rewrite) in viewers {
             self.update_viewer(upstream, session, track);
-            let Some(number) = self.upstreams.get(&upstream).map(|own| own.tracks[track].number) else { continue };
+            let of = self.upstreams.get(&upstream).map(|own| &own.tracks[track]).filter(|own| own.before.is_none());
+            let Some(number) = of.map(|own| own.number) else { continue };
             let progress = self.world.progress(number);
             // What comes next. Where nothing has come yet, that is not known, and need not be said.
             if progress.seen != 0 {
@@ -109,6 +112,9 @@ impl<W: World> Proxy<W> {
         let mut infos = Vec::new();
         for (at, info) in said.into_iter().enumerate() {
             let Some(track) = self.track_of(upstream, &info.url, at) else { continue };
+            if self.is_pending(upstream, track) {
+                continue;
+            }
             if again {
                 self.go_on(session, track, &info);
             }
@@ -158,15 +164,15 @@ impl<W: World> Proxy<W> {
 
     pub(super) fn pause(&mut self, id: ClientId, request: Request) {
         let Some(session) = self.aggregate(id, &request) else { return };
-        let Some(own) = self.sessions.get_mut(&session).filter(|own| own.playing) else {
+        let Some(own) = self.sessions.get(&session).filter(|own| own.playing) else {
             return self.refuse(id, &request, 455);
         };
         let upstream = own.upstream;
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
             return self.ask(upstream, Job::Pause { waiter: (id, request, session) });
         }
-        own.playing = false;
         let tracks: Vec<usize> = own.viewers.keys().copied().collect();
+        self.set_playing(session, false);
         tracks.into_iter().for_each(|track| self.update_viewer(upstream, session, track));
         let mut response = Response::new(200, request.cseq());
         self.name_session(&mut response, session);
@@ -175,8 +181,8 @@ impl<W: World> Proxy<W> {
 
     /// The origin has paused a presentation for one session.
     pub(super) fn paused(&mut self, id: ClientId, request: &Request, session: SessionId, answer: &Response) {
-        let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
-        own.playing = false;
+        self.set_playing(session, false);
+        let Some(own) = self.sessions.get(&session) else { return self.refuse(id, request, 454) };
         let upstream = own.upstream;
         self.update_flows(upstream);
         let mut response = Response::new(200, request.cseq());

@@ -10,6 +10,7 @@ use wire::rtsp::transport::{self, Lower, Transport};
 use wire::rtsp::url::Url;
 use wire::sdp::Description;
 
+use super::session::Ending;
 use super::upstream::{TrackState, Upstream, tracks_of};
 use super::world::World;
 use super::{ClientId, Proxy, UpstreamId};
@@ -94,7 +95,8 @@ impl<W: World> Proxy<W> {
         }
         let Some((local, peer)) = self.clients.get(&id).map(|client| (client.local, client.peer)) else { return };
         let (upstream, connection) = (self.new_id(), self.new_id());
-        let mut own = Upstream::new(&target, connection, self.now);
+        let place = (None, target.presentation.url.clone());
+        let mut own = Upstream::new(&target, place, connection, self.now);
         own.queue.clear();
         own.base.clone_from(&request.url);
         own.live = true;
@@ -104,7 +106,7 @@ impl<W: World> Proxy<W> {
         own.publisher = Some(id);
         tracing::info!(stream = %own.url, client = %peer.ip(), "a client publishes");
         self.counts.published += 1;
-        self.origin_of(&own.url).asked += 1;
+        self.counts_of(None, &own.url).asked += 1;
         self.upstreams.insert(upstream, own);
         let session = format!("{:016x}{:016x}", self.world.random(), self.world.random());
         self.publishers.insert(id, Publisher { session, upstream, heard: self.now });
@@ -176,7 +178,7 @@ impl<W: World> Proxy<W> {
             Some(why) => self.fail_upstream(own.upstream, 404, why),
             None => {
                 let sessions = self.upstreams.get(&own.upstream).map(|own| super::ordered(&own.viewers));
-                sessions.into_iter().flatten().for_each(|session| self.cut_session(session));
+                sessions.into_iter().flatten().for_each(|session| self.cut_session(session, Ending::StreamEnded));
                 self.end_upstream(own.upstream);
             }
         }
@@ -196,6 +198,7 @@ impl<W: World> Proxy<W> {
             self.end_publisher(id, Some("its publisher is not heard of any more"));
             self.close_client(id);
         } else {
+            self.measure(upstream);
             self.flows_tick(upstream);
             self.report_upstream(upstream);
         }

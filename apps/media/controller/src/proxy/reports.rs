@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::rtcp::{self, Report, SenderReport};
 use wire::rtsp::framing::interleaved;
 
-use super::session::Delivery;
+use super::session::{Delivery, Ending};
 use super::upstream::{TrackState, Upstream};
 use super::world::{Effect, From, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId, ordered};
@@ -34,11 +34,21 @@ impl<W: World> Proxy<W> {
     pub(super) fn pass_reports(&mut self, id: UpstreamId, track: usize, received: &rtcp::Received) {
         let now = self.now;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        let Some(report) = received.senders.first() else { return };
-        own.tracks[track].report = Some((*report, now));
-        let ends = received.ended.contains(&report.ssrc);
-        for session in ordered(&own.viewers) {
-            self.pass_report(session, track, report, ends);
+        let replaced = own.live && own.playing && own.publisher.is_none();
+        let sessions = ordered(&own.viewers);
+        let of = &mut own.tracks[track];
+        let number = of.number;
+        if let Some(report) = received.senders.first() {
+            of.report = Some((*report, now));
+            // A stream without end goes on, from elsewhere. Numbers that go on are not known before the first packet.
+            let ends = received.ended.contains(&report.ssrc) && !replaced;
+            if of.before.is_none() {
+                sessions.into_iter().for_each(|session| self.pass_report(session, track, report, ends));
+            }
+        }
+        let source = self.world.progress(number).ssrc;
+        if replaced && received.ended.contains(&source) {
+            self.fail_upstream(id, 502, "its stream has ended (BYE)");
         }
     }
 
@@ -59,13 +69,13 @@ impl<W: World> Proxy<W> {
         }
     }
 
-    /// Receivers of a session are told that its streams end.
-    pub(super) fn say_bye(&mut self, session: SessionId) {
+    /// Receivers of a session are told that its streams end, and why.
+    pub(super) fn say_bye(&mut self, session: SessionId, why: Ending) {
         let Some(own) = self.sessions.get(&session) else { return };
         let local = own.local;
         let all: Vec<_> = own.viewers.values().map(|viewer| (viewer.delivery, viewer.rewrite.ssrc)).collect();
         for (delivery, ssrc) in all {
-            self.report_to(local, delivery, rtcp::bye(ssrc, NAME));
+            self.report_to(local, delivery, rtcp::bye(ssrc, NAME, why.name()));
         }
     }
 
@@ -74,7 +84,11 @@ impl<W: World> Proxy<W> {
         let Some((local, _)) = own.addresses else { return };
         for track in own.tracks.iter().filter(|track| track.state == TrackState::Ready) {
             if let Some(to) = track.rtcp {
-                self.effect(Effect::Datagram(From::Pair(local.ip(), track.port), to, rtcp::bye(track.own_ssrc, NAME)));
+                self.effect(Effect::Datagram(
+                    From::Pair(local.ip(), track.port),
+                    to,
+                    rtcp::bye(track.own_ssrc, NAME, ""),
+                ));
             }
         }
     }

@@ -8,6 +8,7 @@ use wire::rtcp::Report;
 use wire::rtp::Rewrite;
 use wire::rtsp::message::{Request, Response};
 
+use super::accounts::{Account, Total};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId};
 
@@ -32,6 +33,43 @@ pub(super) enum Delivery {
     },
 }
 
+/// Why a session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its client has ended it.
+    Teardown,
+    /// The connection that carried its streams has ended.
+    Closed,
+    /// Nothing was heard of its client.
+    Vanished,
+    /// Its origin was lost, and there is no other.
+    OriginLost,
+    /// Its publisher has ended it.
+    StreamEnded,
+    /// It never had a track: there was no room.
+    Refused,
+    /// An operator has ended it.
+    Killed,
+    /// The proxy has ended.
+    Stopped,
+}
+
+impl Ending {
+    /// Its name, in the access log and in what clients are told (BYE).
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Teardown => "teardown",
+            Ending::Closed => "connection_closed",
+            Ending::Vanished => "vanished",
+            Ending::OriginLost => "origin_lost",
+            Ending::StreamEnded => "stream_ended",
+            Ending::Refused => "refused",
+            Ending::Killed => "killed",
+            Ending::Stopped => "stopped",
+        }
+    }
+}
+
 /// One track of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer {
@@ -43,6 +81,8 @@ pub(super) struct Viewer {
     pub(super) report: Option<(Report, Duration)>,
     /// The round trip that followed from it.
     pub(super) round_trip: Option<Duration>,
+    /// What it has had.
+    pub(super) account: Account,
 }
 
 /// A session of a client.
@@ -69,6 +109,10 @@ pub(super) struct Session {
     pub(super) heard: Duration,
     /// When it began.
     pub(super) since: Duration,
+    /// The client's program, as it says.
+    pub(super) agent: Option<String>,
+    /// What it has had in all.
+    pub(super) total: Total,
 }
 
 impl<W: World> Proxy<W> {
@@ -89,7 +133,7 @@ impl<W: World> Proxy<W> {
         stream: Option<String>,
     ) -> Result<SessionId, u16> {
         let Some(own) = self.clients.get(&client) else { return Err(454) };
-        let (address, local) = (own.peer.ip(), own.local.ip());
+        let (address, local, agent) = (own.peer.ip(), own.local.ip(), own.agent.clone());
         if self.sessions.len() >= self.settings.limits.sessions {
             return Err(503);
         }
@@ -111,6 +155,8 @@ impl<W: World> Proxy<W> {
             has_played: false,
             heard: self.now,
             since: self.now,
+            agent,
+            total: Total::default(),
         };
         self.sessions.insert(id, session);
         self.counts.sessions += 1;
@@ -140,7 +186,7 @@ impl<W: World> Proxy<W> {
                 self.respond(id, response);
             }
             None => {
-                self.end_session(session);
+                self.end_session(session, Ending::Teardown);
                 self.respond(id, Response::new(200, request.cseq()));
             }
         }
@@ -152,14 +198,17 @@ impl<W: World> Proxy<W> {
         let upstream = own.upstream;
         if let Some(viewer) = own.viewers.remove(&track) {
             self.sources.remove(&viewer.rewrite.ssrc);
+            own.keep_account(viewer.account, |place| self.world.progress(place));
             self.unreserve(upstream, session, track);
             self.update_viewer(upstream, session, track);
         }
     }
 
     /// Ends a session; the last of a presentation ends that at the origin, too.
-    pub(super) fn end_session(&mut self, id: SessionId) {
+    pub(super) fn end_session(&mut self, id: SessionId, why: Ending) {
+        let ended = self.ended(id, why);
         let Some(session) = self.sessions.remove(&id) else { return };
+        ended.into_iter().for_each(|own| self.effect(Effect::Log(Box::new(own))));
         self.names.remove(&session.name);
         for viewer in session.viewers.values() {
             self.sources.remove(&viewer.rewrite.ssrc);
@@ -178,16 +227,16 @@ impl<W: World> Proxy<W> {
         }
     }
 
-    /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so
-    /// that its client notices.
-    pub(super) fn cut_session(&mut self, id: SessionId) {
+    /// The session ends, and not by its client: receivers are told. A connection that carried it is closed, so that its
+    /// client notices.
+    pub(super) fn cut_session(&mut self, id: SessionId, why: Ending) {
         let Some(session) = self.sessions.get(&id) else { return };
         if session.playing {
-            self.say_bye(id);
+            self.say_bye(id, why);
         }
         let carriers: Vec<ClientId> =
             self.clients.iter().filter(|(_, client)| client.carries.contains(&id)).map(|(client, _)| *client).collect();
-        self.end_session(id);
+        self.end_session(id, why);
         for client in carriers {
             self.effect(Effect::CloseClient(client));
             self.client_closed(client);
@@ -200,7 +249,7 @@ impl<W: World> Proxy<W> {
         let carried = session.viewers.values().any(|own| matches!(own.delivery, Delivery::Interleaved { .. }));
         if !carried && self.now.saturating_sub(session.heard) > self.settings.timeouts.session {
             self.counts.vanished += 1;
-            self.cut_session(id);
+            self.cut_session(id, Ending::Vanished);
         }
     }
 }

@@ -6,7 +6,8 @@ use wire::rtp::Rewrite;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::transport::{self, Lower, Transport};
 
-use super::session::{Delivery, Viewer};
+use super::accounts::Account;
+use super::session::{Delivery, Ending, Viewer};
 use super::target::Target;
 use super::upstream::TrackState;
 use super::world::World;
@@ -44,7 +45,9 @@ impl<W: World> Proxy<W> {
             },
         };
         let Some(own) = self.upstreams.get_mut(&upstream) else { return self.refuse(id, &request, 454) };
-        let Some(description) = own.description.clone() else { return own.waiting.push((id, request)) };
+        let Some(description) = own.description.clone().filter(|_| !own.is_recovering()) else {
+            return own.waiting.push((id, request));
+        };
         let track = match target.track {
             Some(track) if track < description.media() => track,
             Some(_) => return self.refuse(id, &request, 404),
@@ -82,7 +85,11 @@ impl<W: World> Proxy<W> {
         track: usize,
         (mut transport, delivery): (Transport, Delivery),
     ) {
-        let Some(local) = self.clients.get(&id).map(|client| client.local.ip()) else { return };
+        let Some(client) = self.clients.get(&id) else { return };
+        let (address, local) = (client.peer.ip(), client.local.ip());
+        if self.lacks_bandwidth(address, upstream, track, session) {
+            return self.refuse(id, request, 453);
+        }
         if matches!(delivery, Delivery::Udp { .. }) && !self.world.bind_media(local) {
             return self.refuse(id, request, 503);
         }
@@ -93,7 +100,7 @@ impl<W: World> Proxy<W> {
         if matches!(delivery, Delivery::Udp { .. }) {
             if let Err(status) = self.reserve(upstream, session, track) {
                 if self.sessions.get(&session).is_some_and(|own| own.viewers.is_empty()) {
-                    self.end_session(session);
+                    self.end_session(session, Ending::Refused);
                 }
                 return self.refuse(id, request, status);
             }
@@ -102,8 +109,11 @@ impl<W: World> Proxy<W> {
         }
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
-        let before = own.viewers.insert(track, Viewer { delivery, rewrite, report: None, round_trip: None });
+        let before = own
+            .viewers
+            .insert(track, Viewer { delivery, rewrite, report: None, round_trip: None, account: Account::default() });
         if let Some(before) = before {
+            own.keep_account(before.account, |place| self.world.progress(place));
             self.sources.remove(&before.rewrite.ssrc);
         }
         if let (Delivery::Interleaved { .. }, Some(client)) = (delivery, self.clients.get_mut(&id))

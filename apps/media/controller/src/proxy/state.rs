@@ -1,28 +1,14 @@
-//! What is shown to operators: sessions, streams, origins.
+//! What is shown to operators: sessions and streams.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wire::rtsp::url::{self, Url};
+use wire::rtsp::url;
 
-use super::session::Delivery;
+use super::session::{Delivery, Ending};
 use super::upstream::TrackState;
 use super::world::World;
-use super::{Proxy, SessionId, ordered};
-
-/// Origins of which is known what they did at most.
-const MOST_ORIGINS: usize = 1024;
-
-/// What is known of an origin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OriginCounts {
-    /// Presentations that it was asked for.
-    pub asked: u64,
-    /// Those that failed.
-    pub failed: u64,
-    /// Why the last one did.
-    pub last_error: String,
-}
+use super::{Proxy, SessionId};
 
 /// A session of a client, as it is shown. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,26 +90,11 @@ pub struct TrackShown {
     pub restarts: u32,
     /// The jitter in milliseconds; none where the clock's rate is not known.
     pub jitter_ms: Option<f64>,
+    /// What it takes, measured of late, in bits per second.
+    pub rate: u64,
 }
 
-/// An origin, as it is shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OriginState {
-    /// Host and port.
-    pub origin: String,
-    /// Presentations that come from it.
-    pub streams: usize,
-    /// Sessions of clients that watch them.
-    pub sessions: usize,
-    /// Presentations that it was asked for.
-    pub asked: u64,
-    /// Those that failed.
-    pub failed: u64,
-    /// Why the last one did.
-    pub last_error: String,
-}
-
-fn ms(time: Duration) -> u64 {
+pub(super) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -131,20 +102,7 @@ fn in_ms(ticks: u32, rate: u32) -> Option<f64> {
     (rate != 0).then(|| f64::from(ticks) * 1000.0 / f64::from(rate))
 }
 
-fn origin_name(url: &str) -> String {
-    Url::parse(url).map_or_else(|| url.to_owned(), |url| url::authority(url.host, Some(url.port())))
-}
-
 impl<W: World> Proxy<W> {
-    /// What is known of the origin of a URL.
-    pub(super) fn origin_of(&mut self, url: &str) -> &mut OriginCounts {
-        let name = origin_name(url);
-        if self.origins.len() >= MOST_ORIGINS && !self.origins.contains_key(&name) {
-            self.origins.pop_first();
-        }
-        self.origins.entry(name).or_default()
-    }
-
     /// Sessions, in order.
     pub fn session_states(&self) -> Vec<SessionState> {
         let mut ids: Vec<SessionId> = self.sessions.keys().copied().collect();
@@ -204,6 +162,7 @@ impl<W: World> Proxy<W> {
                     duplicate: progress.duplicate,
                     restarts: progress.restarts,
                     jitter_ms: in_ms(progress.jitter >> 4, track.rate),
+                    rate: track.rate_now,
                 }
             });
             states.push(StreamState {
@@ -218,22 +177,6 @@ impl<W: World> Proxy<W> {
         states
     }
 
-    /// Origins, by name.
-    pub fn origin_states(&self) -> Vec<OriginState> {
-        let state = |(name, counts): (&String, &OriginCounts)| {
-            let own = || self.upstreams.values().filter(|own| origin_name(&own.url) == *name);
-            OriginState {
-                origin: name.clone(),
-                streams: own().count(),
-                sessions: own().map(|own| ordered(&own.viewers).len()).sum(),
-                asked: counts.asked,
-                failed: counts.failed,
-                last_error: counts.last_error.clone(),
-            }
-        };
-        self.origins.iter().map(state).collect()
-    }
-
     /// Clients that are connected, sessions, presentations.
     pub fn sizes(&self) -> (usize, usize, usize) {
         (self.clients.len(), self.sessions.len(), self.upstreams.len())
@@ -242,7 +185,7 @@ impl<W: World> Proxy<W> {
     /// Ends a session for an operator; whether there is one of this number.
     pub fn kill(&mut self, id: SessionId) -> bool {
         let there = self.sessions.contains_key(&id);
-        self.cut_session(id);
+        self.cut_session(id, Ending::Killed);
         there
     }
 }

@@ -10,8 +10,10 @@ use crate::settings::{Credentials, Settings};
 /// A presentation at its origin. Clients that ask for the same may share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Presentation {
-    /// The URL at the origin, without user.
+    /// The URL at the origin, without user; where it comes from a pool, that is in the place of the host.
     pub url: String,
+    /// The pool that it comes from.
+    pub pool: Option<String>,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
 }
@@ -63,7 +65,8 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
-        let presentation = Presentation { url: own.url.clone(), credentials: own.credentials.clone() };
+        let (url, pool) = (own.url.clone(), own.pool.clone());
+        let presentation = Presentation { url, pool, credentials: own.credentials.clone() };
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
         let (name, publish) = (Some(own.name.clone()), own.publish.clone());
         return Ok(Target { name, live: own.live, carried: own.carried, publish, ..target(presentation, viewers) });
@@ -81,7 +84,7 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     // What is the proxy's own is no business of the origin's.
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
-    Ok(target(Presentation { url, credentials: None }, settings.viewers.clone()))
+    Ok(target(Presentation { url, pool: None, credentials: None }, settings.viewers.clone()))
 }
 
 /// Whether two URLs, or their paths, mean the same presentation, or tracks of it.
@@ -117,6 +120,7 @@ mod tests {
             streams: vec![Named {
                 name: "door".into(),
                 url: "rtsp://cam/1".into(),
+                pool: None,
                 credentials,
                 live: Some(true),
                 carried: None,

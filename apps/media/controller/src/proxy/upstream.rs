@@ -12,9 +12,12 @@ use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
 use super::flows::Audience;
+use super::recovery::{Position, Recovery};
+use super::session::Ending;
 use super::target::{Presentation, Target};
 use super::world::{Effect, World};
 use super::{ClientId, OriginId, Proxy, SessionId, UpstreamId};
+use crate::pools::ServerId;
 use crate::tables::FlowKey;
 
 /// How long a description is kept that nobody has asked a stream of.
@@ -100,6 +103,15 @@ pub(super) struct Track {
     pub(super) source: Option<IpAddr>,
     /// What its packets come with, once that is known.
     pub(super) key: Option<FlowKey>,
+    /// The place in `streams.progress` of the flow from the origin before, whose numbers are to go on: until the first
+    /// packet of this one has come.
+    pub(super) before: Option<u32>,
+    /// When that was.
+    pub(super) resumed: Option<Duration>,
+    /// When its rate was measured last, and the bits that had come by then.
+    pub(super) measured: (Duration, u64),
+    /// Its rate then, in bits per second.
+    pub(super) rate_now: u64,
     /// Who gets its packets.
     pub(super) audience: Audience,
     /// The last sender report, and when it came.
@@ -131,6 +143,10 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             rtcp: None,
             source: None,
             key: None,
+            before: None,
+            resumed: None,
+            measured: (Duration::ZERO, 0),
+            rate_now: 0,
             audience: Audience::default(),
             report: None,
             own_ssrc: 0,
@@ -143,6 +159,8 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
 /// A presentation at its origin.
 pub(super) struct Upstream {
     pub(super) presentation: Presentation,
+    /// The server of its pool that it comes from.
+    pub(super) server: Option<ServerId>,
     /// Its URL, after redirections.
     pub(super) url: String,
     /// Whether it has no end, as the configuration or its description says.
@@ -171,24 +189,35 @@ pub(super) struct Upstream {
     pub(super) viewers: HashSet<SessionId>,
     /// Requests of clients that are served when it has got further.
     pub(super) waiting: Vec<(ClientId, Request)>,
-    /// Whether the origin plays it.
-    pub(super) playing: bool,
     /// Whether tracks are asked for on the connection, and whether they may be.
     pub(super) carried: bool,
     pub(super) may_be_carried: bool,
     /// The client that publishes it, in place of an origin.
     pub(super) publisher: Option<ClientId>,
+    /// Whether the origin plays it,
+    pub(super) playing: bool,
+    /// since when,
+    pub(super) played_at: Duration,
+    /// and how far it was then, where it has an end.
+    pub(super) position: Position,
+    /// What is under way, or was last, to have another origin for it.
+    pub(super) recovery: Option<Recovery>,
     /// When it was used or asked last.
     pub(super) used: Duration,
     pub(super) since: Duration,
 }
 
 impl Upstream {
-    /// One of which nothing is known yet.
-    pub(super) fn new(target: &Target, connection: OriginId, now: Duration) -> Upstream {
-        let url = target.presentation.url.clone();
+    /// One of which nothing is known yet but where it comes from: a server of its pool, or none, and the URL there.
+    pub(super) fn new(
+        target: &Target,
+        (server, url): (Option<ServerId>, String),
+        connection: OriginId,
+        now: Duration,
+    ) -> Upstream {
         Upstream {
             presentation: target.presentation.clone(),
+            server,
             base: url.clone(),
             url,
             live: target.live.unwrap_or(true),
@@ -211,6 +240,9 @@ impl Upstream {
             carried: target.carried == Some(true),
             may_be_carried: target.carried != Some(false),
             publisher: None,
+            played_at: Duration::ZERO,
+            position: Position::default(),
+            recovery: None,
             used: now,
             since: now,
         }
@@ -219,7 +251,7 @@ impl Upstream {
     /// Whether PLAY is on its way.
     pub(super) fn is_asked_to_play(&self) -> bool {
         let asked = self.asked.iter().map(|(_, _, job, _)| job);
-        asked.chain(&self.queue).any(|job| matches!(job, Job::Play { .. }))
+        self.is_recovering() || asked.chain(&self.queue).any(|job| matches!(job, Job::Play { .. }))
     }
 
     /// The method, URL and header fields of a request.
@@ -283,15 +315,16 @@ impl Upstream {
 }
 
 impl<W: World> Proxy<W> {
-    /// Begins to ask an origin for a presentation.
-    pub(super) fn new_upstream(&mut self, target: &Target) -> UpstreamId {
+    /// Begins to ask an origin for a presentation; `Err` with the status where its pool has none that works.
+    pub(super) fn new_upstream(&mut self, target: &Target) -> Result<UpstreamId, u16> {
+        let (server, url) = self.place(&target.presentation, &[]).ok_or(503u16)?;
         let (id, connection) = (self.new_id(), self.new_id());
-        let upstream = Upstream::new(target, connection, self.now);
+        let upstream = Upstream::new(target, (server, url), connection, self.now);
         self.counts.upstreams += 1;
-        self.origin_of(&upstream.url).asked += 1;
+        self.counts_of(server, &upstream.url).asked += 1;
         self.upstreams.insert(id, upstream);
         self.connect(id, connection);
-        id
+        Ok(id)
     }
 
     /// Connects to the host of a presentation's URL.
@@ -320,8 +353,10 @@ impl<W: World> Proxy<W> {
         if own.asked.is_some() || own.addresses.is_none() {
             return;
         }
-        let Some(job) = own.queue.pop_front() else { return };
-        self.send(id, job, 0);
+        match own.queue.pop_front() {
+            Some(job) => self.send(id, job, 0),
+            None => self.recovered(id),
+        }
     }
 
     /// Sends a request, with a password for the `tries`-th time.
@@ -392,21 +427,30 @@ impl<W: World> Proxy<W> {
 
     /// Serves the requests once more that wait for a presentation.
     pub(super) fn serve_waiting(&mut self, id: UpstreamId) {
-        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        let Some(own) = self.upstreams.get_mut(&id).filter(|own| !own.is_recovering()) else { return };
         for (client, request) in std::mem::take(&mut own.waiting) {
             self.serve(client, request);
         }
     }
 
-    /// The origin can't be had, or does not do what it must: whoever waits is told, sessions end.
+    /// The origin can't be had, or does not do what it must: another one takes its place, if there is one.
     pub(super) fn fail_upstream(&mut self, id: UpstreamId, status: u16, why: &str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         tracing::warn!(origin = %url::shown(&own.url), "{why}");
         self.counts.failed += 1;
-        let url = own.url.clone();
-        let origin = self.origin_of(&url);
+        let (server, url) = (own.server, own.url.clone());
+        let origin = self.counts_of(server, &url);
         origin.failed += 1;
         origin.last_error = why.to_owned();
+        // A client that publishes comes back as another one.
+        let publisher = self.upstreams.get(&id).and_then(|own| own.publisher);
+        if publisher.is_some() || !self.replace_origin(id) {
+            self.give_up(id, status);
+        }
+    }
+
+    /// A presentation that has no origin ends: whoever waits is told, and sessions end.
+    pub(super) fn give_up(&mut self, id: UpstreamId, status: u16) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         // It is said nothing more, and nobody joins it.
         own.session = None;
@@ -415,7 +459,7 @@ impl<W: World> Proxy<W> {
         waiting.extend(jobs.filter_map(Job::into_waiter).map(|(client, request, _)| (client, request)));
         let sessions = super::ordered(&own.viewers);
         self.forget_joinable(id);
-        sessions.into_iter().for_each(|session| self.cut_session(session));
+        sessions.into_iter().for_each(|session| self.cut_session(session, Ending::OriginLost));
         self.end_upstream(id);
         for (client, request) in waiting {
             self.refuse(client, &request, status);
@@ -434,27 +478,37 @@ impl<W: World> Proxy<W> {
     pub(super) fn end_upstream(&mut self, id: UpstreamId) {
         self.forget_joinable(id);
         let Some(mut own) = self.upstreams.remove(&id) else { return };
-        self.connections.remove(&own.connection);
-        for track in own.tracks.iter().filter(|track| track.state != TrackState::New) {
-            track.key.into_iter().for_each(|key| self.effect(Effect::RemoveFlow(key)));
-            self.dismiss(track.number, &track.audience);
-            self.tracks.remove(&track.number);
-            self.free_tracks.push_back(track.number);
-            if let Some((local, _)) = own.addresses {
-                self.release_pair(local.ip(), track.port);
+        self.leave_origin(&mut own);
+        for track in &mut own.tracks {
+            self.dismiss(track.number, &mut track.audience);
+            self.free_tracks.extend(track.before);
+            if track.state != TrackState::New {
+                self.free_tracks.push_back(track.number);
             }
         }
+        for (client, request) in own.waiting {
+            self.refuse(client, &request, 503);
+        }
+    }
+
+    /// Leaves the origin of a presentation: its flows and ports end, and it is told, if it is still known there.
+    pub(super) fn leave_origin(&mut self, own: &mut Upstream) {
+        self.connections.remove(&own.connection);
         if own.session.is_some() && own.addresses.is_some() {
-            self.say_bye_upstream(&own);
+            self.say_bye_upstream(own);
             let control = own.description.as_ref().map_or(own.url.clone(), |all| all.control(&own.base));
             let mut request = Request::new("TEARDOWN", &control);
             own.finish(&mut request, &self.pseudonym);
             self.effect(Effect::ToOrigin(own.connection, request.to_bytes()));
         }
-        self.effect(Effect::CloseOrigin(own.connection));
-        for (client, request) in own.waiting {
-            self.refuse(client, &request, 503);
+        for track in own.tracks.iter_mut().filter(|track| track.state != TrackState::New) {
+            track.key.take().into_iter().for_each(|key| self.effects.push_back(Effect::RemoveFlow(key)));
+            self.tracks.remove(&track.number);
+            if let Some((local, _)) = own.addresses {
+                self.release_pair(local.ip(), track.port);
+            }
         }
+        self.effect(Effect::CloseOrigin(own.connection));
     }
 
     pub(super) fn upstream_tick(&mut self, id: UpstreamId) {
@@ -464,8 +518,11 @@ impl<W: World> Proxy<W> {
         }
         let timeouts = &self.settings.timeouts;
         let since = |then: Duration| self.now.saturating_sub(then);
+        if own.recovery.as_ref().is_some_and(|own| own.waits()) {
+            return self.recovery_tick(id);
+        }
         if own.addresses.is_none() && since(own.used) > timeouts.connect {
-            return self.fail_upstream(id, 504, "no connection in time");
+            return self.unreachable(id, 504, "no connection in time");
         }
         if own.asked.as_ref().is_some_and(|(_, sent, ..)| since(*sent) > timeouts.answer) {
             return self.fail_upstream(id, 504, "no answer in time");
@@ -477,7 +534,9 @@ impl<W: World> Proxy<W> {
         if own.session.is_some() && own.asked.is_none() && since(own.used) >= own.timeout / 2 {
             self.ask(id, Job::KeepAlive);
         }
+        self.measure(id);
         self.flows_tick(id);
         self.report_upstream(id);
+        self.notice_silence(id);
     }
 }

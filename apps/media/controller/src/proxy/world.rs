@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::accounts::Ended;
 use super::{ClientId, OriginId};
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
@@ -42,7 +43,7 @@ pub enum From {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Sends a client a message.
     ToClient(ClientId, Vec<u8>),
@@ -71,4 +72,6 @@ pub enum Effect {
     Leave(u32, u32),
     /// Sends a datagram.
     Datagram(From, SocketAddr, Vec<u8>),
+    /// Logs a session that has ended.
+    Log(Box<Ended>),
 }

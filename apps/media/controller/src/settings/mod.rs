@@ -1,16 +1,19 @@
 //! What `[controllers.media]` says. `read` reads it.
 
 pub mod access;
+pub mod pools;
 pub mod read;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
+use self::pools::Pool;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +34,34 @@ pub struct Settings {
     pub schemes: Vec<Scheme>,
     /// Who may view streams that do not say it themselves.
     pub viewers: Arc<Access>,
+    /// Origins that have the same streams.
+    pub pools: Vec<Pool>,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Where sessions are logged.
+    pub log: Option<LogSettings>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the access log looks; see `access_log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Common Log Format.
+    Common,
+    /// With `User-Agent`.
+    Combined,
+    /// A JSON object.
+    Json,
 }
 
 /// An origin, or several, that clients may ask for.
@@ -81,8 +108,11 @@ fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The URL at its origin, without user and password; `publish:NAME` where it is published.
+    /// The URL at its origin, without user and password; where it comes from a pool, that is in the place of the host.
+    /// `publish:NAME` where it is published.
     pub url: String,
+    /// The pool that it comes from.
+    pub pool: Option<String>,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
     /// Whether it has no end, so that its viewers share one stream; where nothing is said its description decides.
@@ -125,6 +155,10 @@ pub struct Limits {
     pub backlog: usize,
     /// Wrong passwords and tokens of one address in a minute.
     pub guesses: u32,
+    /// Bits per second of all streams to clients together; none: any.
+    pub bandwidth: Option<u64>,
+    /// Those to one address.
+    pub client_bandwidth: Option<u64>,
 }
 
 /// Timeouts.
@@ -138,6 +172,10 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For an answer of an origin.
     pub answer: Duration,
+    /// Without a packet or a report of a live stream that plays; zero: for ever.
+    pub silence: Duration,
+    /// How long a stream that has lost its origin is tried again; zero: not at all.
+    pub retry: Duration,
 }
 
 impl Default for Settings {
@@ -151,6 +189,7 @@ impl Default for Settings {
             users: Vec::new(),
             schemes: vec![Scheme::Sha256, Scheme::Md5],
             viewers: Arc::default(),
+            pools: Vec::new(),
             limits: Limits {
                 connections: 4096,
                 sessions: 4096,
@@ -158,13 +197,18 @@ impl Default for Settings {
                 receivers: 4096,
                 backlog: 256 << 10,
                 guesses: 10,
+                bandwidth: None,
+                client_bandwidth: None,
             },
             timeouts: Timeouts {
                 session: Duration::from_secs(60),
                 idle: Duration::from_secs(60),
                 connect: Duration::from_secs(5),
                 answer: Duration::from_secs(10),
+                silence: Duration::from_secs(10),
+                retry: Duration::from_secs(30),
             },
+            log: None,
         }
     }
 }
@@ -200,6 +244,7 @@ impl Settings {
         !address.is_multicast()
             && (!special
                 || self.origins.iter().any(own)
+                || self.pools.iter().flat_map(|pool| &pool.servers).any(|server| server.host == text)
                 || self
                     .streams
                     .iter()

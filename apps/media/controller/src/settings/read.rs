@@ -1,16 +1,17 @@
 //! Reads `[controllers.media]`. apps/media/README.md describes every key.
 
 mod access;
+mod amounts;
+mod pools;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use baker::syntax::duration;
 use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
 
+use super::pools::Pool;
 use super::{Allowed, Credentials, Named, Settings};
 use crate::proxy::MOST_RECEIVERS;
 
@@ -20,11 +21,23 @@ const MOST_STREAMS: usize = 4096;
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    let known =
-        ["listen", "media_port", "ports", "origins", "streams", "users", "schemes", "viewers", "limits", "timeouts"];
+    let known = [
+        "listen",
+        "media_port",
+        "ports",
+        "origins",
+        "pools",
+        "streams",
+        "users",
+        "schemes",
+        "viewers",
+        "limits",
+        "timeouts",
+        "log",
+    ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors };
+    let mut reader = Reader { errors, pools: Vec::new() };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -53,18 +66,26 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
     settings.origins = reader.several(table, path, "origins", accepted, allowed);
     reader.access_of_all(table, path, &mut settings);
+    if let Some(value) = table.get("pools") {
+        reader.pools = reader.pools(value, &path.key("pools"));
+    }
     if let Some(value) = table.get("streams") {
         settings.streams = reader.streams(value, &path.key("streams"), &settings);
     }
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(
-            table,
-            &path,
-            &["connections", "sessions", "per_client", "receivers", "backlog", "guesses"],
-            reader.errors,
-        );
+        let known = [
+            "connections",
+            "sessions",
+            "per_client",
+            "receivers",
+            "backlog",
+            "guesses",
+            "bandwidth",
+            "client_bandwidth",
+        ];
+        document::only(table, &path, &known, reader.errors);
         let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.connections = number("connections", 100_000, limits.connections);
         limits.sessions = number("sessions", 60_000, limits.sessions);
@@ -72,16 +93,22 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
         limits.guesses = number("guesses", 1000, limits.guesses as usize) as u32;
+        limits.bandwidth = reader.rate(table, &path, "bandwidth");
+        limits.client_bandwidth = reader.rate(table, &path, "client_bandwidth");
     }
     if let Some(value) = table.get("timeouts") {
         let (path, timeouts) = (path.key("timeouts"), &mut settings.timeouts);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(table, &path, &["session", "idle", "connect", "answer"], reader.errors);
+        document::only(table, &path, &["session", "idle", "connect", "answer", "silence", "retry"], reader.errors);
         timeouts.session = reader.time(table, &path, "session", timeouts.session);
         timeouts.idle = reader.time(table, &path, "idle", timeouts.idle);
         timeouts.connect = reader.time(table, &path, "connect", timeouts.connect);
         timeouts.answer = reader.time(table, &path, "answer", timeouts.answer);
+        timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
+        timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
+    settings.log = reader.log(table.get("log"), &path.key("log"));
+    settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }
 
@@ -101,6 +128,8 @@ fn allowed(text: &str) -> Option<Allowed> {
 
 struct Reader<'r, 't> {
     errors: &'r mut Errors<'t>,
+    /// Those that streams may come from.
+    pools: Vec<Pool>,
 }
 
 impl Reader<'_, '_> {
@@ -141,16 +170,6 @@ impl Reader<'_, '_> {
         found.flatten().unwrap_or(default)
     }
 
-    fn time(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
-        let Some(value) = table.get(key) else { return default };
-        let accepted = "a time from \"1s\" to \"24h\", such as \"60s\"";
-        let time = |text: &str| duration(text).map(Duration::from_nanos);
-        let found = self.parsed(value, &path.key(key), accepted, |text| {
-            time(text).filter(|time| (1..=24 * 3600).contains(&time.as_secs()))
-        });
-        found.unwrap_or(default)
-    }
-
     fn streams(&mut self, value: &Value, path: &Path, settings: &Settings) -> Vec<Named> {
         let Some(table) = document::table(value, path, self.errors) else { return Vec::new() };
         if table.len() > MOST_STREAMS {
@@ -166,12 +185,6 @@ impl Reader<'_, '_> {
 
     fn stream(&mut self, name: &str, value: &Value, path: &Path, settings: &Settings) -> Option<Named> {
         let table = document::table(value, path, self.errors)?;
-        document::only(
-            table,
-            path,
-            &["url", "user", "password", "live", "transport", "viewers", "publish"],
-            self.errors,
-        );
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
         if name.is_empty() || !name.bytes().all(plain) || name.starts_with('/') || name.ends_with('/') {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
@@ -180,21 +193,13 @@ impl Reader<'_, '_> {
         if table.contains_key("publish") {
             return self.published(name, table, path, settings);
         }
-        let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\"";
-        let Some(url) = table.get("url") else {
-            self.errors.add(value.span().start, path, "`url` is missing", accepted);
-            return None;
+        let place = if table.contains_key("pool") { ["pool", "path"] } else { ["url", "pool"] };
+        let known = ["user", "password", "live", "transport", "viewers"];
+        document::only(table, path, &[&place[..], &known].concat(), self.errors);
+        let (text, pool) = match table.contains_key("pool") {
+            true => self.pool_of(table, value, path).unzip(),
+            false => (self.url(table, value, path), None),
         };
-        let (text, at) = (
-            self.parsed(url, &path.key("url"), accepted, |text| {
-                Url::parse(text).filter(|url| url.user.is_none()).map(|url| url.without_user())
-            }),
-            url.span().start,
-        );
-        if text.is_none() && url.get_ref().as_str().and_then(Url::parse).is_some() {
-            let problem = "user and password stand in the URL";
-            self.errors.add(at, &path.key("url"), problem, "`user` and `password` beside it");
-        }
         let mut text_at = |key| document::text_at(table, path, key, "a text", self.errors);
         let credentials = match (text_at("user"), text_at("password")) {
             (Some(user), password) => Some(Credentials { user, password: password.unwrap_or_default() }),
@@ -214,6 +219,23 @@ impl Reader<'_, '_> {
         let carried =
             table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
-        Some(Named { name: name.to_owned(), url: text?, credentials, live, carried, viewers, publish: None })
+        Some(Named { name: name.to_owned(), url: text?, pool, credentials, live, carried, viewers, publish: None })
+    }
+
+    /// A stream's URL at its only origin.
+    fn url(&mut self, table: &Table, value: &Value, path: &Path) -> Option<String> {
+        let accepted = "the stream's URL at its origin, such as \"rtsp://camera.example/1\", or `pool` and `path`";
+        let Some(url) = table.get("url") else {
+            self.errors.add(value.span().start, path, "`url` is missing", accepted);
+            return None;
+        };
+        let text = self.parsed(url, &path.key("url"), accepted, |text| {
+            Url::parse(text).filter(|url| url.user.is_none()).map(|url| url.without_user())
+        });
+        if text.is_none() && url.get_ref().as_str().and_then(Url::parse).is_some() {
+            let problem = "user and password stand in the URL";
+            self.errors.add(url.span().start, &path.key("url"), problem, "`user` and `password` beside it");
+        }
+        text
     }
 }

@@ -3,16 +3,22 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::connection;
 use super::outbox::Outbox;
 use super::shared::{Shared, canonical};
 
+/// The proxy gives a connection up itself; behind that its task must end, too.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Connects to an origin, and runs the connection to its end.
 pub async fn run(id: u64, host: String, port: u16, outbox: Arc<Outbox>, shared: Shared) {
-    let why = match connect(&host, port, &shared).await {
+    let connected = timeout(shared.connect_timeout() + GRACE, connect(&host, port, &shared)).await;
+    let why = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Err(error) => error.to_string(),
         Ok(stream) => match (stream.local_addr(), stream.peer_addr()) {
             (Ok(local), Ok(peer)) => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use control::application::Answer;
 use dataplane::controller::{Group, NamedTables, Table};
@@ -16,6 +16,7 @@ use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
 use crate::admin::queries;
+use crate::log::access_log::AccessLog;
 use crate::proxy::world::{Effect, From};
 use crate::proxy::{ClientId, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
@@ -59,11 +60,13 @@ struct State {
     clients: HashMap<ClientId, Arc<Outbox>>,
     origins: HashMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
+    log: Option<AccessLog>,
 }
 
 impl Shared {
     /// A proxy without connections.
     pub fn new(settings: Arc<Settings>) -> Result<Shared, String> {
+        let log = settings.log.as_ref().and_then(AccessLog::open);
         let proxy = Proxy::new(Live::new(settings.clone())?, settings);
         let shared = Shared(Arc::new(Mutex::new(State {
             proxy,
@@ -71,6 +74,7 @@ impl Shared {
             clients: HashMap::new(),
             origins: HashMap::new(),
             flows: None,
+            log,
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
@@ -109,6 +113,9 @@ impl Shared {
             live.datagrams.release_media();
         }
         live.settings = settings.clone();
+        if state.log.as_ref().map(AccessLog::settings) != settings.log.as_ref() {
+            state.log = settings.log.as_ref().and_then(AccessLog::open);
+        }
         state.proxy.set_settings(settings.clone());
     }
 
@@ -145,6 +152,11 @@ impl Shared {
         self.lock().proxy.settings().permits_address(address)
     }
 
+    /// How long connecting to an origin may take.
+    pub fn connect_timeout(&self) -> Duration {
+        self.lock().proxy.settings().timeouts.connect
+    }
+
     /// A client has connected; its number, if there may be another one.
     pub fn client_opened(&self, peer: SocketAddr, local: SocketAddr, outbox: Arc<Outbox>) -> Option<ClientId> {
         let id = self.event(|proxy| proxy.client_opened(peer, local))?;
@@ -166,7 +178,13 @@ impl Shared {
 
     /// Answers a query.
     pub fn query(&self, name: &str, with: &Json) -> Answer {
-        self.event(|proxy| queries::answer(proxy, name, with))
+        let counts = self.lock().log.as_ref().map(AccessLog::counts);
+        self.event(|proxy| {
+            if let Some((lost, written)) = counts {
+                (proxy.counts.log_lost, proxy.counts.log_written) = (lost, written);
+            }
+            queries::answer(proxy, name, with)
+        })
     }
 
     /// Ends all sessions; origins are told.
@@ -224,6 +242,7 @@ impl State {
                     tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
                 }
             }
+            Effect::Log(ended) => self.log.iter().for_each(|log| log.line(&ended)),
             Effect::RemoveFlow(key) => self.flows.iter_mut().for_each(|flows| _ = flows.remove(&key)),
             Effect::Leave(track, member) => {
                 self.proxy.world.receivers.iter_mut().for_each(|group| _ = group.leave(track, member));

@@ -8,6 +8,7 @@ use wire::rtsp::message::{Request, Response};
 
 use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
+use crate::pools::pooled_model;
 
 /// What one side does.
 #[derive(Clone, Debug)]
@@ -95,11 +96,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), tracks in 1usize..3, silent in prop::option::of(0..METHODS.len()),
-                       steps in prop::collection::vec(step(), 0..40)) {
+    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), pooled in any::<bool>(), tracks in 1usize..3,
+                       silent in prop::option::of(0..METHODS.len()), steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
         let options = Options { live, tcp_only, tracks, silent, timeout: 20, ..Options::default() };
-        let mut model = Model::with(options, crate::publish::stage);
+        let mut model =
+            if pooled { pooled_model(options) } else { Model::with(options, crate::publish::stage) };
         model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
         let mut sessions = [String::new(), String::new()];
@@ -114,7 +116,8 @@ proptest! {
                         headers.push(("Session", &session));
                     }
                     range.as_ref().into_iter().for_each(|range| headers.push(("Range", range)));
-                    let answer = model.try_ask(clients[at], METHODS[method], URLS[end], &headers);
+                    let url = URLS[end].replace(URLS[0], if pooled { "rtsp://proxy/door" } else { URLS[0] });
+                    let answer = model.try_ask(clients[at], METHODS[method], &url, &headers);
                     if let Some(said) = answer.as_ref().and_then(|answer| answer.headers.get("session")) {
                         sessions[at] = said.split(';').next().unwrap().to_owned();
                     }
@@ -169,6 +172,8 @@ proptest! {
         clients.into_iter().for_each(|client| model.proxy.client_closed(client));
         model.run();
         model.wait(Duration::from_secs(100));
+        model.proxy.end();
+        model.run();
         model.is_empty();
         prop_assert_eq!(model.proxy.sizes(), (0, 0, 0));
     }

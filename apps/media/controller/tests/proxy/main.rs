@@ -1,12 +1,15 @@
 //! The proxy's state machine between models of clients and origins, without sockets.
 
 mod access;
+mod accounts;
 mod groups;
 mod hostile;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
+mod pools;
 mod publish;
+mod recovery;
 mod refusals;
 mod sharing;
 mod sides;

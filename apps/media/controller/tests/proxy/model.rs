@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::proxy::accounts::Ended;
 use media::proxy::world::{Effect, From, World};
 use media::proxy::{ClientId, OriginId, Proxy};
 use media::settings::{Allowed, Credentials, Named, Settings};
@@ -94,6 +95,8 @@ pub struct Model {
     pub origins: BTreeMap<OriginId, (Origin, Framer)>,
     /// Data that came on their channels.
     pub origin_data: Vec<(u8, Vec<u8>)>,
+    /// To which host each of them leads.
+    pub places: BTreeMap<OriginId, String>,
     /// Those that the proxy has closed.
     pub closed_origins: BTreeSet<OriginId>,
     /// What clients got and have not looked at.
@@ -103,6 +106,8 @@ pub struct Model {
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
     /// The body of ANNOUNCE.
     pub announced: Vec<u8>,
+    /// Sessions that have ended.
+    pub logged: Vec<Ended>,
     /// Who would have got a packet of any stream over UDP, at each change of entries and members.
     pub audiences: Vec<BTreeSet<SocketAddr>>,
     cseq: u32,
@@ -120,6 +125,7 @@ impl Model {
             streams: vec![Named {
                 name: "door".into(),
                 url: "rtsp://camera.example/1".into(),
+                pool: None,
                 credentials: Some(credentials),
                 live: None,
                 carried: None,
@@ -137,12 +143,14 @@ impl Model {
             hosts: hosts.into(),
             origins: BTreeMap::new(),
             origin_data: Vec::new(),
+            places: BTreeMap::new(),
             closed_origins: BTreeSet::new(),
             got: BTreeMap::new(),
             closed_clients: BTreeSet::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
             announced: Vec::new(),
+            logged: Vec::new(),
             audiences: Vec::new(),
             cseq: 0,
         }
@@ -170,6 +178,7 @@ impl Model {
                 Effect::CloseClient(id) => _ = self.closed_clients.insert(id),
                 Effect::Connect { id, host, .. } => match self.hosts.get(&host) {
                     Some(options) => {
+                        self.places.insert(id, host.clone());
                         self.origins.insert(id, (Origin::new(options.clone()), Framer::default()));
                         let peer = SocketAddr::new(host.parse().unwrap_or([10, 0, 2, 99].into()), 8554);
                         self.proxy.origin_opened(id, "10.0.2.1:40000".parse().unwrap(), peer);
@@ -194,6 +203,7 @@ impl Model {
                 Effect::RemoveFlow(key) => {
                     self.flows.remove(&format!("{key:?}")).expect("a flow that was set");
                 }
+                Effect::Log(ended) => self.logged.push(*ended),
                 Effect::Leave(track, member) => {
                     self.proxy.world.members.remove(&(track, member)).expect("a member");
                 }
@@ -203,6 +213,24 @@ impl Model {
                 self.audiences.push(self.audience());
             }
         }
+    }
+
+    /// A host is gone, with its connections.
+    pub fn kill(&mut self, host: &str) {
+        self.hosts.remove(host);
+        let open = |id: &&OriginId| self.places[*id] == host && !self.closed_origins.contains(id);
+        let open: Vec<OriginId> = self.places.keys().filter(open).copied().collect();
+        for id in open {
+            self.closed_origins.insert(id);
+            self.proxy.origin_closed(id, "reset");
+        }
+        self.run();
+    }
+
+    /// How often a host was asked for something.
+    pub fn count(&self, host: &str, method: &str) -> usize {
+        let of_host = self.origins.iter().filter(|(id, _)| self.places[id] == host);
+        of_host.flat_map(|(_, (origin, _))| &origin.asked).filter(|request| request.method == method).count()
     }
 
     /// Who gets packets over UDP, as the program does it.

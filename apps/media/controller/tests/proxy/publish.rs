@@ -28,6 +28,7 @@ pub fn stage(settings: &mut Settings) {
     settings.streams.push(Named {
         name: "stage".into(),
         url: "publish:stage".into(),
+        pool: None,
         credentials: None,
         live: Some(true),
         carried: None,

@@ -144,7 +144,7 @@ fn origins_are_told_that_the_proxy_is_there() {
 
 #[test]
 fn an_origin_that_goes_is_told_to_viewers() {
-    let mut model = Model::new(live());
+    let mut model = Model::with(live(), |settings| settings.timeouts.retry = Duration::ZERO);
     let (over_udp, carried) = (model.client(CLIENT), model.client(OTHER));
     let one = model.set_up(over_udp, URL, 1, 5000);
     model.good(over_udp, "PLAY", URL, &[("Session", &one)]);
@@ -155,7 +155,8 @@ fn an_origin_that_goes_is_told_to_viewers() {
     let connection = *model.origins.keys().last().unwrap();
     model.proxy.origin_closed(connection, "reset");
     model.run();
-    assert_eq!(wire::rtcp::parse(&model.datagrams[0].2).unwrap().ended.len(), 1);
+    let bye = wire::rtcp::parse(&model.datagrams[0].2).unwrap();
+    assert_eq!((bye.ended.len(), bye.reason.as_deref()), (1, Some("origin_lost")));
     let data = model.data(carried);
     assert_eq!(wire::rtcp::parse(&data[0].1).unwrap().ended.len(), 1);
     assert!(model.closed_clients.contains(&carried) && !model.closed_clients.contains(&over_udp));

@@ -35,6 +35,10 @@ pub struct Options {
     pub tracks: usize,
     /// and how many it gives.
     pub most_setups: usize,
+    /// What each track takes as its description says, in kbit/s.
+    pub bandwidth: Option<u32>,
+    /// The sequence number of its first packet.
+    pub first: u16,
     /// What is added to sequence number and timestamp by each PLAY.
     pub jump: u16,
     /// The methods that it says it has.
@@ -58,6 +62,8 @@ impl Default for Options {
             tcp_only: false,
             tracks: 2,
             most_setups: 99,
+            bandwidth: None,
+            first: 100,
             jump: 0,
             public: "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, PAUSE, GET_PARAMETER".into(),
         }
@@ -101,7 +107,7 @@ impl Origin {
     /// Sequence number and timestamp at which a track begins.
     pub fn begin(&self, track: usize) -> (u16, u32) {
         let jump = self.options.jump.wrapping_mul(self.plays.saturating_sub(1));
-        ((1000 * track as u16).wrapping_add(100).wrapping_add(jump), 5000 + 100_000 * u32::from(jump))
+        ((1000 * track as u16).wrapping_add(self.options.first).wrapping_add(jump), 5000 + 100_000 * u32::from(jump))
     }
 
     /// Its answer, unless it is silent.
@@ -189,7 +195,9 @@ impl Origin {
             format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
         for track in 0..self.options.tracks {
             let kind = if track == 0 { "video 0 RTP/AVP 33" } else { "audio 0 RTP/AVP 0" };
-            text += &format!("m={kind}\r\na=control:{}{track}\r\n", self.options.control);
+            text += &format!("m={kind}\r\n");
+            self.options.bandwidth.iter().for_each(|own| text += &format!("b=AS:{own}\r\n"));
+            text += &format!("a=control:{}{track}\r\n", self.options.control);
         }
         text
     }

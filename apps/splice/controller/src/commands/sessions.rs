@@ -1,13 +1,12 @@
 //! `millrace sessions`: the connections of a running splicer.
 
-use std::time::Duration;
-
 use cli::failure::Failure;
 use cli::linked::Subcommand;
 use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
+use cli::watch::Watch;
 use serde_json::Value as Json;
 
 use crate::admin::sessions::{Filter, Listed, MOST, Session};
@@ -23,12 +22,8 @@ pub struct Args {
     /// Show so many at most
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// Show them again every second, until interrupted
-    #[arg(long)]
-    watch: bool,
-    /// With --watch: so many times
-    #[arg(long, value_name = "N", requires = "watch")]
-    count: Option<u64>,
+    #[command(flatten)]
+    watch: Watch,
     #[command(flatten)]
     remote: Remote,
 }
@@ -83,20 +78,14 @@ impl Subcommand for Args {
             }
             return Ok(());
         }
-        let mut left = self.count.unwrap_or(if self.watch { u64::MAX } else { 1 });
-        loop {
+        self.watch.run(|| {
             let listed = list(self)?;
             match self.remote.json {
-                true if self.watch => say!("{}", serde_json::to_string(&listed).map_err(Failure::refused)?),
-                true => print_json(&listed),
+                true => self.watch.json(&listed)?,
                 false => print(format_args!("{}", shown(&listed))),
             }
-            left -= 1;
-            if left == 0 {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_secs(1));
-        }
+            Ok(())
+        })
     }
 }
 

@@ -52,6 +52,7 @@ impl Reader<'_, '_> {
         Some(Named {
             name,
             url,
+            pool: None,
             credentials: None,
             live: Some(true),
             carried: None,

@@ -1,0 +1,185 @@
+//! The access log: a line for each session that is over.
+//!
+//! | format | line |
+//! |---|---|
+//! | `common` | `10.0.1.11 - - [22/Nov/2026:10:13:30 +0000] "PLAY rtsp://proxy/door RTSP/1.0" 200 1234`: the Common Log Format; SETUP in the place of PLAY where nothing was played |
+//! | `combined` | the same with `Referer`, which RTSP does not have, and `User-Agent` |
+//! | `json` | an object with all that is known; see [`Line`] |
+//!
+//! Whatever a client sends it is one line: quotes, backslashes and all bytes that are no visible ASCII are written as
+//! `\xHH`, or as JSON has them.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use control::line_log::LineLog;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::proxy::accounts::Ended;
+use crate::settings::{LogFormat, LogSettings};
+
+/// An open log.
+#[derive(Debug)]
+pub struct AccessLog {
+    settings: LogSettings,
+    file: LineLog,
+}
+
+/// A session that is over. Times are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line<'l> {
+    /// When it began: RFC 3339.
+    time: String,
+    /// What is known of it.
+    #[serde(flatten)]
+    ended: &'l Ended,
+    #[serde(skip)]
+    began: Timestamp,
+}
+
+impl Line<'_> {
+    /// Of a session that has ended now.
+    pub fn new(ended: &Ended, now: SystemTime) -> Line<'_> {
+        let began = now.checked_sub(Duration::from_millis(ended.duration_ms));
+        let began = began.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_default();
+        Line { time: began.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(), ended, began }
+    }
+
+    /// As a format has it, with its end.
+    pub fn text(&self, format: LogFormat) -> String {
+        let mut out = String::new();
+        match format {
+            LogFormat::Json => json(&mut out, &serde_json::to_string(self).unwrap_or_default()),
+            LogFormat::Common | LogFormat::Combined => self.common(&mut out),
+        }
+        if format == LogFormat::Combined {
+            out.push_str(" \"-\" \"");
+            escape(&mut out, self.ended.user_agent.as_deref().unwrap_or("-"));
+            out.push('"');
+        }
+        out.push('\n');
+        out
+    }
+
+    fn common(&self, out: &mut String) {
+        let Ended { client, url, bytes, playing_ms, .. } = self.ended;
+        let time = self.began.strftime("%d/%b/%Y:%H:%M:%S +0000");
+        let method = if *playing_ms == 0 && *bytes == 0 { "SETUP" } else { "PLAY" };
+        // Writing to a text can't fail.
+        let _ = write!(out, "{client} - - [{time}] \"{method} ");
+        escape(out, url);
+        let _ = match bytes {
+            0 => write!(out, " RTSP/1.0\" 200 -"),
+            bytes => write!(out, " RTSP/1.0\" 200 {bytes}"),
+        };
+    }
+}
+
+/// Appends JSON with those control characters escaped that it may have as they are: DEL, and those behind ASCII.
+fn json(out: &mut String, text: &str) {
+    for c in text.chars() {
+        let _ = if c.is_control() { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+    }
+}
+
+/// Appends a text so that it is one piece of a line between quotes.
+fn escape(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(byte)),
+            _ => _ = write!(out, "\\x{byte:02x}"),
+        }
+    }
+}
+
+impl AccessLog {
+    /// Opens it. None, and an error in the log of the process, where the system has no thread for it.
+    pub fn open(settings: &LogSettings) -> Option<AccessLog> {
+        let opened = LineLog::open(&settings.file);
+        let failed = |error: &std::io::Error| tracing::error!(file = %settings.file.display(), %error, "no access log");
+        let file = opened.inspect_err(failed).ok()?;
+        Some(AccessLog { settings: settings.clone(), file })
+    }
+
+    /// What it was opened with.
+    pub fn settings(&self) -> &LogSettings {
+        &self.settings
+    }
+
+    /// Lines that were lost, and that were written.
+    pub fn counts(&self) -> (u64, u64) {
+        self.file.counts()
+    }
+
+    /// Adds a line. It never waits.
+    pub fn line(&self, ended: &Ended) {
+        self.file.line(Line::new(ended, SystemTime::now()).text(self.settings.format).into_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value as Json;
+
+    use super::*;
+
+    fn ended(url: &str, agent: Option<&str>) -> Ended {
+        Ended {
+            id: 7,
+            client: "10.0.1.11".into(),
+            url: url.into(),
+            stream: Some("door".into()),
+            origin: "rtsp://10.0.2.11/1".into(),
+            server: None,
+            transport: "udp",
+            duration_ms: 12_500,
+            playing_ms: 12_000,
+            packets: 10,
+            bytes: 13_280,
+            lost: Some(1),
+            ended: "teardown",
+            user_agent: agent.map(str::to_owned),
+        }
+    }
+
+    fn written(ended: &Ended, format: LogFormat) -> String {
+        // 22 November 2026, 10:13:42.5, when the session of 12.5 s ends.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_342_422_500);
+        Line::new(ended, now).text(format)
+    }
+
+    #[test]
+    fn lines_have_their_formats() {
+        let one = ended("rtsp://proxy/door", Some("VLC/3"));
+        let common = "10.0.1.11 - - [22/Nov/2026:10:13:30 +0000] \"PLAY rtsp://proxy/door RTSP/1.0\" 200 13280";
+        assert_eq!(written(&one, LogFormat::Common), format!("{common}\n"));
+        assert_eq!(written(&one, LogFormat::Combined), format!("{common} \"-\" \"VLC/3\"\n"));
+        let json: Json = serde_json::from_str(&written(&one, LogFormat::Json)).unwrap();
+        assert_eq!((&json["time"], &json["ended"]), (&"2026-11-22T10:13:30.000Z".into(), &"teardown".into()));
+        assert_eq!((&json["packets"], &json["server"]), (&10.into(), &Json::Null));
+        let none = Ended { playing_ms: 0, bytes: 0, ..one };
+        let common = "10.0.1.11 - - [22/Nov/2026:10:13:30 +0000] \"SETUP rtsp://proxy/door RTSP/1.0\" 200 -\n";
+        assert_eq!(written(&none, LogFormat::Common), common);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_clients_send_is_one_line(url in any::<String>(), agent in prop::option::of(any::<String>())) {
+            let one = ended(&url, agent.as_deref());
+            for format in [LogFormat::Common, LogFormat::Combined, LogFormat::Json] {
+                let line = written(&one, format);
+                let inside = line.strip_suffix('\n').unwrap();
+                prop_assert!(!inside.chars().any(char::is_control), "{:?}", inside);
+                if format == LogFormat::Json {
+                    let json: Json = serde_json::from_str(inside).unwrap();
+                    prop_assert_eq!(&json["url"], &Json::from(url.clone()));
+                } else {
+                    let quotes = if format == LogFormat::Common { 2 } else { 6 };
+                    prop_assert_eq!(inside.matches('"').count(), quotes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What sessions have had, for the access log, and what tracks take, for the limits of bandwidth.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::session::{Delivery, Ending, Session};
+use super::upstream::{TrackState, Upstream};
+use super::world::World;
+use super::{Proxy, SessionId, UpstreamId, ordered};
+use crate::tables::Progress;
+
+/// Over how long the rate of a track is measured.
+const MEASURED: Duration = Duration::from_secs(2);
+/// Bits of the headers of IPv4 and UDP in front of each packet, which descriptions count, too (RFC 8866 section 5.8).
+const HEADERS: u64 = 8 * 28;
+
+/// A session that is over, for the access log. Times are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ended {
+    /// Its number.
+    pub id: SessionId,
+    /// The client's address.
+    pub client: String,
+    /// What it asked for.
+    pub url: String,
+    /// The stream's name in the configuration, if it has one.
+    pub stream: Option<String>,
+    /// The URL at the origin that it came from last.
+    pub origin: String,
+    /// That origin in its pool, POOL/NAME.
+    pub server: Option<String>,
+    /// How its packets went: `udp`, `interleaved`, `both`.
+    pub transport: &'static str,
+    /// From its beginning to its end.
+    pub duration_ms: u64,
+    /// How long of that it played.
+    pub playing_ms: u64,
+    /// Packets of its streams that came from the origin meanwhile,
+    pub packets: u64,
+    /// and their bytes, with the headers of RTP.
+    pub bytes: u64,
+    /// Packets that its client missed, as it said last.
+    pub lost: Option<i64>,
+    /// Why it ended.
+    pub ended: &'static str,
+    /// The client's program, as it says.
+    pub user_agent: Option<String>,
+}
+
+/// What of a stream a viewer has had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    packets: u64,
+    bytes: u64,
+    /// The track's place in `streams.progress` while it plays, and what was counted there when that began.
+    open: Option<(u32, u64, u64)>,
+}
+
+impl Account {
+    /// It plays from now on what is counted at a place, or does not.
+    fn settle(&mut self, plays: Option<u32>, mut progress: impl FnMut(u32) -> Progress) {
+        if self.open.map(|(place, ..)| place) == plays {
+            return;
+        }
+        if let Some((place, packets, bytes)) = self.open.take() {
+            let now = progress(place);
+            self.packets += now.packets.saturating_sub(packets);
+            self.bytes += now.bytes.saturating_sub(bytes);
+        }
+        self.open = plays.map(|place| {
+            let now = progress(place);
+            (place, now.packets, now.bytes)
+        });
+    }
+
+    fn add(&mut self, other: Account) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What a session has had in all: of tracks that it has given up, and the time that it played.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    past: Account,
+    played: Duration,
+    since: Option<Duration>,
+}
+
+impl<W: World> Proxy<W> {
+    /// A session plays from now on, or does not.
+    pub(super) fn set_playing(&mut self, id: SessionId, playing: bool) {
+        let now = self.now;
+        let Some(own) = self.sessions.get_mut(&id) else { return };
+        own.playing = playing;
+        match (own.total.since, playing) {
+            (None, true) => own.total.since = Some(now),
+            (Some(since), false) => {
+                own.total.played += now.saturating_sub(since);
+                own.total.since = None;
+            }
+            _ => {}
+        }
+        self.settle(id);
+    }
+
+    /// Brings a session's accounts up to date: with what plays now.
+    pub(super) fn settle(&mut self, id: SessionId) {
+        let Some(own) = self.sessions.get_mut(&id) else { return };
+        let Some(upstream) = self.upstreams.get(&own.upstream) else { return };
+        for (track, viewer) in &mut own.viewers {
+            let of = upstream.tracks.get(*track).filter(|of| own.playing && of.state == TrackState::Ready);
+            viewer.account.settle(of.map(|of| of.number), |place| self.world.progress(place));
+        }
+    }
+
+    /// The flows of a presentation end: what its sessions have had is known by then.
+    pub(super) fn close_accounts(&mut self, upstream: &Upstream) {
+        for session in &upstream.viewers {
+            let viewers = self.sessions.get_mut(session).into_iter().flat_map(|own| own.viewers.values_mut());
+            viewers.for_each(|own| own.account.settle(None, |place| self.world.progress(place)));
+        }
+    }
+
+    /// What is known of a session that ends.
+    pub(super) fn ended(&mut self, id: SessionId, why: Ending) -> Option<Ended> {
+        self.set_playing(id, false);
+        let own = self.sessions.get(&id)?;
+        let upstream = self.upstreams.get(&own.upstream);
+        let mut account = own.total.past;
+        own.viewers.values().for_each(|viewer| account.add(viewer.account));
+        let lost: Vec<i64> =
+            own.viewers.values().filter_map(|own| Some(i64::from(own.report.as_ref()?.0.lost))).collect();
+        Some(Ended {
+            id,
+            client: own.client.to_string(),
+            url: own.base.clone(),
+            stream: own.stream.clone(),
+            origin: upstream.map_or_else(String::new, |own| own.url.clone()),
+            server: upstream.and_then(|own| self.pools.get(own.server?)).map(|own| own.name()),
+            transport: transport(own),
+            duration_ms: super::state::ms(self.now.saturating_sub(own.since)),
+            playing_ms: super::state::ms(own.total.played),
+            packets: account.packets,
+            bytes: account.bytes,
+            lost: (!lost.is_empty()).then(|| lost.iter().sum()),
+            ended: why.name(),
+            user_agent: own.agent.clone(),
+        })
+    }
+
+    /// Measures the rates of a presentation's tracks, where that is due.
+    pub(super) fn measure(&mut self, id: UpstreamId) {
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        for track in own.tracks.iter_mut().filter(|track| track.state == TrackState::Ready) {
+            let (then, bits) = track.measured;
+            let time = now.saturating_sub(then);
+            if time < MEASURED {
+                continue;
+            }
+            let progress = self.world.progress(track.number);
+            let all = progress.bytes * 8 + progress.packets * HEADERS;
+            if then.is_zero() {
+                track.measured = (now, all);
+                continue;
+            }
+            track.rate_now = (all.saturating_sub(bits) as f64 / time.as_secs_f64()) as u64;
+            track.measured = (now, all);
+        }
+    }
+
+    /// What a track takes, in bits per second: as it is measured, or as its description says, if that is more.
+    fn bandwidth(&self, upstream: UpstreamId, track: usize) -> u64 {
+        let Some(own) = self.upstreams.get(&upstream) else { return 0 };
+        let said = own.description.as_ref().and_then(|all| {
+            all.bandwidth(Some(track)).or_else(|| Some(all.bandwidth(None)? / all.media().max(1) as u64))
+        });
+        said.unwrap_or(0).max(own.tracks.get(track).map_or(0, |track| track.rate_now))
+    }
+
+    /// Whether there is no bandwidth for another viewer of a track, but that which is to be replaced.
+    pub(super) fn lacks_bandwidth(
+        &self,
+        client: std::net::IpAddr,
+        upstream: UpstreamId,
+        track: usize,
+        but: Option<SessionId>,
+    ) -> bool {
+        let limits = &self.settings.limits;
+        if limits.bandwidth.is_none() && limits.client_bandwidth.is_none() {
+            return false;
+        }
+        let (mut all, mut of_client) = (0, 0);
+        for (id, own) in &self.sessions {
+            let others = own.viewers.keys().filter(|at| but != Some(*id) || **at != track);
+            let used: u64 = others.map(|at| self.bandwidth(own.upstream, *at)).sum();
+            all += used;
+            of_client += if own.client == client { used } else { 0 };
+        }
+        let wanted = self.bandwidth(upstream, track).max(1);
+        let over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used + wanted > limit);
+        over(all, limits.bandwidth) || over(of_client, limits.client_bandwidth)
+    }
+
+    /// A presentation has another origin: its sessions' accounts go on there.
+    pub(super) fn open_accounts(&mut self, id: UpstreamId) {
+        let sessions = self.upstreams.get(&id).map_or_else(Vec::new, |own| ordered(&own.viewers));
+        sessions.into_iter().for_each(|session| self.settle(session));
+    }
+}
+
+impl Session {
+    /// A track is given up: what it had is had.
+    pub(super) fn keep_account(&mut self, mut account: Account, progress: impl FnMut(u32) -> Progress) {
+        account.settle(None, progress);
+        self.total.past.add(account);
+    }
+}
+
+fn transport(own: &Session) -> &'static str {
+    let over_udp = |own: &super::session::Viewer| matches!(own.delivery, Delivery::Udp { .. });
+    match (own.viewers.values().any(over_udp), own.viewers.values().all(over_udp)) {
+        (true, true) => "udp",
+        (true, false) => "both",
+        (false, _) => "interleaved",
+    }
+}

@@ -1,0 +1,64 @@
+//! Reads times and rates, and the access log's settings.
+
+use std::time::Duration;
+
+use baker::syntax::duration;
+use control::messages::list;
+
+use super::*;
+use crate::settings::{LogFormat, LogSettings};
+
+impl Reader<'_, '_> {
+    pub(super) fn time(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
+        let Some(value) = table.get(key) else { return default };
+        let accepted = "a time from \"1s\" to \"24h\", such as \"60s\"";
+        let time = |text: &str| duration(text).map(Duration::from_nanos);
+        let found = self.parsed(value, &path.key(key), accepted, |text| {
+            time(text).filter(|time| (1..=24 * 3600).contains(&time.as_secs()))
+        });
+        found.unwrap_or(default)
+    }
+
+    /// The same where `"0s"` means that there is none.
+    pub(super) fn time_or_none(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
+        let none = |value: &Value| value.get_ref().as_str().is_some_and(|text| duration(text) == Some(0));
+        if table.get(key).is_some_and(none) { Duration::ZERO } else { self.time(table, path, key, default) }
+    }
+
+    /// A rate in bits per second, if there is one.
+    pub(super) fn rate(&mut self, table: &Table, path: &Path, key: &str) -> Option<u64> {
+        let accepted = "a rate from \"1 kbit/s\" to \"1000 Gbit/s\", such as \"100 Mbit/s\"";
+        self.parsed(table.get(key)?, &path.key(key), accepted, |text| {
+            let units = [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
+            let (number, unit) =
+                units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), *unit)))?;
+            let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let rate = number.parse::<f64>().ok().filter(|_| plain)? * unit;
+            (1e3..=1e12).contains(&rate).then_some(rate as u64)
+        })
+    }
+
+    pub(super) fn log(&mut self, value: Option<&Value>, path: &Path) -> Option<LogSettings> {
+        let value = value?;
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["file", "format"], self.errors);
+        let format = match table.get("format") {
+            None => LogFormat::Common,
+            Some(value) => {
+                let accepted = format!("one of {}", list(["common", "combined", "json"]));
+                self.parsed(value, &path.key("format"), &accepted, |text| match text {
+                    "common" => Some(LogFormat::Common),
+                    "combined" => Some(LogFormat::Combined),
+                    "json" => Some(LogFormat::Json),
+                    _ => None,
+                })?
+            }
+        };
+        let accepted = "the path of a file";
+        if !table.contains_key("file") {
+            self.errors.add(value.span().start, path, "`file` is missing", accepted);
+        }
+        let file = document::text_at(table, path, "file", accepted, self.errors)?;
+        Some(LogSettings { file: file.into(), format })
+    }
+}
