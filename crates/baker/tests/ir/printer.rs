@@ -78,7 +78,7 @@ array m.array[10]: u32 -> pair
 hash m.hash[10]: pair -> u32
 lpm m.lpm[10]: u32 -> u32
 counter m.hits[3]
-drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full
+drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full, deadline_late
 channel rx: outer -> ppf m.p
 channel m.out: outer -> tx
 channel m.punt: inner -> host

@@ -119,7 +119,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 ends.push(kernel.block()?);
                 builder.build_unconditional_branch(done)?;
                 builder.position_at_end(add);
-                self.hash_add(location, at, table, &words, value, full)?;
+                self.hash_add(id, (location, at), &words, value, full)?;
                 kernel.unlock(lock)?;
                 ends.push(kernel.block()?);
                 builder.build_unconditional_branch(done)?;
@@ -159,9 +159,8 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// Adds a key that is not there, or goes to `full`.
     fn hash_add(
         &self,
-        location: TableLocation,
-        at: Buckets<'c>,
-        table: &Table,
+        id: TableId,
+        (location, at): (TableLocation, Buckets<'c>),
         words: &[IntValue<'c>],
         value: &[Value],
         full: inkwell::basic_block::BasicBlock<'c>,
@@ -173,6 +172,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let builder = &kernel.builder;
         let long = |number| kernel.long(number);
         let short = |number: u64| kernel.i32.const_int(number, false);
+        let table = kernel.table(id)?;
         let layout = kernel.hash_entry(table)?;
         let [room, slot_free, reused, unused, fresh, taken] =
             kernel.new_blocks(["room", "slot_free", "reused", "unused", "fresh", "taken"])?;
@@ -219,6 +219,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let number = builder.build_int_add(number, short(1), "")?;
 
         // The entry, which can't be reached yet.
+        kernel.clear_deadline(id, number)?;
         let distance = builder.build_int_mul(kernel.resize(number, 64)?, long(layout.stride as u64), "")?;
         let entry = builder.build_int_add(distance, long(entries), "")?;
         let memory = kernel.found(entry)?;
@@ -283,6 +284,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let slot = kernel.index(found.slot)?;
         let number = kernel.load_once(slot, 32)?;
         kernel.publish(slot, kernel.i32.const_zero())?;
+        kernel.clear_deadline(id, number)?;
         let distance = builder.build_int_sub(found.slot, at.first, "")?;
         let size = long(size_of::<HashBucket>() as u64);
         let in_first = builder.build_int_compare(IntPredicate::ULT, distance, size, "")?;

@@ -12,6 +12,7 @@ mod groups;
 mod gso;
 mod holds;
 mod interfaces;
+mod kernel_deadlines;
 mod live;
 mod pcap;
 mod per_worker;

@@ -16,10 +16,10 @@ use baker::ir::{Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
 use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::Options;
-use codegen::{CodegenError, bpf};
+use codegen::{CodegenError, OptLevel, bpf};
 use dataplane::step::Stepper;
 use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError, LoadError, MemoryError};
-use dataplane::{InterpEngine, TableAccess};
+use dataplane::{InterpEngine, NativeEngine, TableAccess};
 
 use crate::generate::{self, Style};
 use crate::numbers::SplitMix64;
@@ -79,6 +79,12 @@ fn engines(
     and_machine: bool,
 ) -> Result<Vec<(&'static str, KernelEngine)>, Refusal> {
     let split = whole(program)?;
+    // For the timers.
+    let workers = program.deadline_timers().next().map(|_| {
+        let workers = Arc::new(split.workers.clone());
+        NativeEngine::compile(&workers, OptLevel::O0, level).map_err(|error| Refusal::Fault(error.to_string()))
+    });
+    let workers = workers.transpose()?;
     let mut codes = vec![KernelCode::split(&split, level, options)];
     if and_machine && codes[0].as_ref().is_ok_and(|code| !code.is_interpreted()) {
         codes.push(KernelCode::interpreted(&split, level, options));
@@ -86,7 +92,7 @@ fn engines(
     let engine = |code: Result<KernelCode, KernelEngineError>| {
         let code = code.map_err(refusal)?;
         let name = if code.is_interpreted() { MACHINE } else { "kernel" };
-        Ok((name, KernelEngine::new(Arc::new(code), None)))
+        Ok((name, KernelEngine::new(Arc::new(code), workers.clone())))
     };
     codes.into_iter().map(engine).collect()
 }
@@ -156,12 +162,14 @@ fn compare(
             control(program, &mut numbers, &mut interp, &mut kernels)?;
         }
         now += numbers.bits(40) as u64;
-        interp.set_now(now);
+        let timed = interp.advance(now);
+        seen.timed += timed.len() as u64;
         let at = |error: String| format!("packet {index}, {}: {error}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);
         for (name, kernel) in &mut kernels {
-            kernel.set_now(now);
+            let ran = kernel.advance(now);
+            same_outputs(name, &timed, &ran).map_err(at)?;
             let found = kernel.receive(*port, bytes);
             kernel.check_frames().map_err(at)?;
             same_outputs(name, &wanted, &found).map_err(at)?;
@@ -264,7 +272,7 @@ fn random_programs_in_the_kernel() {
         );
     }
     if wanted >= 500 {
-        let not_here = ["injected", "timed", "create", "extern", "staged", "conflicts", "choices", "fanned_out"];
+        let not_here = ["injected", "create", "extern", "staged", "conflicts", "choices", "fanned_out"];
         let missing: Vec<_> = tally.seen.missing().into_iter().filter(|name| !not_here.contains(name)).collect();
         assert_eq!(missing, [""; 0], "the programs never came to this");
     }
