@@ -108,6 +108,13 @@ impl Router {
         self.box_.check(&words).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// As [`Router::ip`], while Millrace does not run.
+    pub fn unheard(&mut self, arguments: &str) {
+        self.millrace.signal(Signal::SIGSTOP).unwrap();
+        self.ip(arguments);
+        self.millrace.signal(Signal::SIGCONT).unwrap();
+    }
+
     /// Asks Millrace: a subcommand with its arguments.
     pub fn ask(&self, arguments: &[&str]) -> Done {
         self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())

@@ -245,7 +245,9 @@ impl Splice {
             ask(&["ss", "-tnoi"]) + &ask(&["ip", "-6", "neighbour"]) + &ask(&["ip", "neighbour"])
         });
         let sessions = self.millrace(&["sessions"]);
-        let parts = [self.counters().to_string(), self.said(), self.flows().to_string(), sessions.stdout];
+        let requests = self.millrace(&["metrics", "service_requests"]);
+        let parts =
+            [self.counters().to_string(), self.said(), self.flows().to_string(), sessions.stdout, requests.stdout];
         parts.join("\n") + &hosts.join("\n")
     }
 

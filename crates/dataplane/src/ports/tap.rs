@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::error::PortError;
@@ -26,7 +26,11 @@ pub struct Tap {
     file: Arc<File>,
     /// For what the kernel gives; empty where another worker receives.
     buffer: Vec<u8>,
+    /// For questions about the interface.
+    ask: Arc<OwnedFd>,
     error: Option<String>,
+    /// For good: another interface may have the name by now.
+    removed: bool,
 }
 
 impl Tap {
@@ -60,12 +64,14 @@ impl Tap {
             Some(found) if !found.up => return Err(error(format!("is down: run `ip link set dev {device} up`"))),
             Some(_) => {}
         }
-        let file = Arc::new(file);
+        let (file, ask) = (Arc::new(file), Arc::new(socket));
         let tap = |worker| Tap {
             device: device.to_owned(),
             file: file.clone(),
             buffer: if worker == 0 { vec![0; LONGEST] } else { Vec::new() },
+            ask: ask.clone(),
             error: None,
+            removed: false,
         };
         Ok((0..workers).map(tap).collect())
     }
@@ -73,6 +79,7 @@ impl Tap {
     #[cold]
     fn note(&mut self, error: &io::Error) {
         let name = &self.device;
+        self.removed |= error.raw_os_error() == Some(libc::EBADFD);
         self.error = match error.raw_os_error() {
             // Its queue is full.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => return,
@@ -81,6 +88,13 @@ impl Tap {
             Some(libc::EFAULT | libc::EIO) => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
             _ => Some(format!("{name}: {error}")),
         };
+    }
+
+    /// Forgets what was wrong where the interface is there and up: nothing else tells that it came up again.
+    fn look(&mut self) {
+        if !self.removed && sys::interface(&self.ask, &self.device).is_ok_and(|now| now.up) {
+            self.error = None;
+        }
     }
 }
 
@@ -124,12 +138,14 @@ impl Queue for Tap {
     }
 
     fn tick(&mut self, counters: &PortCounters) {
-        if let Some(error) = &self.error {
-            counters.set_error(Some(error));
+        if self.error.is_some() {
+            self.look();
+            counters.set_error(self.error.as_ref());
         }
     }
 
     fn close(&mut self) -> Result<(), PortError> {
+        self.look();
         self.error.take().map_or(Ok(()), |error| Err(PortError(error)))
     }
 }

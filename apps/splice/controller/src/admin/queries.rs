@@ -88,8 +88,8 @@ impl<P: DataPath> Splicer<P> {
             "metrics" => shown(&self.families()),
             "servers" => shown(&self.servers()),
             "server" => {
-                let advertised_scale: ServerStateChange = read(with)?;
-                let number = self.send_to_server(&advertised_scale)?;
+                let change: ServerStateChange = read(with)?;
+                let number = self.change_server(&change)?;
                 shown(&self.server(number))
             }
             "sessions" => {
@@ -149,14 +149,11 @@ impl<P: DataPath> Splicer<P> {
         })
     }
 
-    fn send_to_server(&mut self, advertised_scale: &ServerStateChange) -> Result<usize, QueryError> {
-        let number = self.server_named(&advertised_scale.server)?;
-        let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == advertised_scale.state) else {
+    fn change_server(&mut self, change: &ServerStateChange) -> Result<usize, QueryError> {
+        let number = self.server_named(&change.server)?;
+        let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == change.state) else {
             let names = list(AdminState::ALL.map(AdminState::name));
-            return Err(QueryError::Bad(format!(
-                "{:?} is no state of a server; accepted: {names}",
-                advertised_scale.state
-            )));
+            return Err(QueryError::Bad(format!("{:?} is no state of a server; accepted: {names}", change.state)));
         };
         self.set_admin_state(number, admin);
         Ok(number)

@@ -88,6 +88,9 @@ impl Client {
         }
         let endless = u.conn.responses.is_endless();
         let ending = match ended {
+            // What comes behind the FINs of both sides cuts nothing off: such is the answer of a client that has
+            // forgotten the connection to a FIN that was sent once more.
+            [client, server] if endless && client & server & 1 != 0 => Ending::Complete,
             [client, _] if client & 2 != 0 => Ending::Client,
             [_, server] if server & 2 != 0 => Ending::Server,
             [client, server] if client & server & 1 == 0 => return,
