@@ -192,7 +192,8 @@ impl Program {
         timers.filter_map(|(id, timer)| Some((id, timer.table?)))
     }
 
-    /// Whether PPFs of the kernel's part of a program write into the rings of workers: copies, or that they have set a deadline.
+    /// Whether PPFs of the kernel's part of a program write into the rings of workers: copies, or that they have set a
+    /// deadline.
     pub fn uses_rings(&self) -> bool {
         let reached = self.ppfs.iter().zip(self.reached_from([Program::RX])).filter(|(_, reached)| *reached);
         let mut insts = reached.flat_map(|(ppf, _)| &ppf.body.blocks).flat_map(|block| &block.insts);

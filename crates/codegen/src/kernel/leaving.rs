@@ -59,8 +59,8 @@ pub struct Tap {
     _unused: u32,
 }
 
-/// A record of the same ring that says that the kernel has set the deadline of an entry, which lies beside the entry: so
-/// that the worker sets its timer.
+/// A record of the same ring that says that the kernel has set the deadline of an entry, which lies beside the entry:
+/// so that the worker sets its timer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
