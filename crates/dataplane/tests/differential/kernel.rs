@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use baker::ir::interp::Machine;
-use baker::ir::{Inst, Op, PacketEnd, Program};
+use baker::ir::{CounterSlots, Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
 use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::Options;
@@ -163,7 +163,6 @@ fn compare(
         }
         now += numbers.bits(40) as u64;
         let timed = interp.advance(now);
-        seen.timed += timed.len() as u64;
         let at = |error: String| format!("packet {index}, {}: {error}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);
@@ -182,6 +181,9 @@ fn compare(
         same_state(program, name, &interp, kernel).map_err(|error| format!("after expiry: {error}"))?;
     }
     seen.state(program, &interp);
+    // They make no packets here.
+    let (counters, slots) = (interp.counters(), CounterSlots::new(program));
+    seen.timed = program.deadline_timers().map(|(timer, _)| counters[slots.timer_entries(timer)]).sum();
     Ok((seen, is_interpreted))
 }
 
