@@ -30,7 +30,7 @@ fn everything() -> Program {
     let pair = c.push(Ty::Entry(LayoutId(1)), Op::Lookup { table: TableId(0), key: vec![nine] });
     let y = c.int(64, Op::EntryLoad { entry: pair, field: 1 });
     let x = c.int(16, Op::Cast(CastOp::Trunc, chosen));
-    c.int(1, Op::Insert { table: TableId(1), key: vec![x, y], value: vec![sum] });
+    c.int(1, Op::Insert { table: TableId(1), key: vec![x, y], value: vec![sum], new: false });
     c.int(1, Op::Remove { table: TableId(1), key: vec![x, y] });
     c.effect(Op::Count { counter: CounterId(0), index: nine, amount: y });
     let mark = c.int(20, Op::MetaLoad { packet: moved, field: MetaId(2) });

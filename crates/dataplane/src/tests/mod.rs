@@ -11,6 +11,7 @@ mod group_workers;
 mod groups;
 mod gso;
 mod holds;
+mod insert_new;
 mod interfaces;
 mod kernel_deadlines;
 mod live;
