@@ -11,8 +11,8 @@ as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
-demo: ## build Millrace and show it forwarding between four hosts (ARGS=... is passed on)
-	@tools/setup demo
+demo: ## build Millrace and show it forwarding between four hosts (ARGS=splice, ARGS=media: those applications)
+	@tools/setup demo $(firstword $(ARGS))
 	@echo "demo: building (a few minutes the first time)"
 	@cargo build --release --quiet --package millrace
 	@$(as_root) $(target)/release/millrace demo $(ARGS)
@@ -38,7 +38,7 @@ fmt: ## format all Rust files
 bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QUICK=1 for a smoke run)
 	@test -n "$(B)" || { echo "bench: say which: make bench B=NAME" >&2; exit 1; }
 	@tools/setup bench
-	@bench/run $(B)
+	@bench/run $(B) $(ARGS)
 
 soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time)
 	@tools/setup test
@@ -48,7 +48,7 @@ endure: ## run the splicer under very many, held, long and ill-treated connectio
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg and mpv
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl
 	@tools/setup compat
 	@cargo test --release --quiet --package millrace --test compat --test media_compat -- --nocapture --test-threads=1
 

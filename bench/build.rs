@@ -17,7 +17,7 @@ fn main() {
     // Where none is found, the error names the one that `tools/setup test` installs.
     xdp(clang.unwrap_or("clang-19"));
     cc::Build::new()
-        .files(["peers/stream/fan_out.c", "peers/stream/source.c"])
+        .files(["peers/media/relay.c", "peers/stream/fan_out.c", "peers/stream/source.c"])
         .opt_level(3)
         .flag("-march=native")
         .flag("-std=gnu11")

@@ -264,3 +264,14 @@ fn the_splicer_leaves_nothing_when_it_is_interrupted() {
     eventually("the demo's namespaces are gone", || all_namespaces().is_disjoint(&own));
     demo.assert_no_files();
 }
+
+/// Programs that the media proxy's demo takes are named where they are not there.
+#[test]
+fn the_media_proxy_says_what_is_missing() {
+    let mut demo = Demo::start(&["env", "PATH=/nowhere"], &["media"]);
+    let output = demo.running.wait(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(output.status.code(), Some(2), "{output}");
+    let text = output.both();
+    assert!(text.contains("missing: ffmpeg") && text.contains("apt install ffmpeg python3-gi"), "{text}");
+    demo.assert_no_files();
+}

@@ -13,7 +13,7 @@ from scapy.layers.rtp import RTP
 FOLDER = pathlib.Path(__file__).resolve().parent / "cases"
 sys.path.insert(0, str(FOLDER.parents[2] / "tools"))
 
-from packet_cases import Case  # noqa: E402
+from packet_cases import Case, text  # noqa: E402
 
 SERVER, OWN_S, OWN_V, VIEWER = ("02:00:00:00:02:11", "02:00:00:00:02:01", "02:00:00:00:01:01", "02:00:00:00:01:11")
 ORIGIN4, PROXY4S, PROXY4V, VIEWER4 = "10.0.2.11", "10.0.2.1", "10.0.1.1", "10.0.1.11"
@@ -40,11 +40,11 @@ def received(src, dst, sequence, ssrc=0x11223344, sport=6970, dport=20000, times
     return Ether(dst=OWN_S, src=SERVER) / ip(src, dst, ttl=57) / body
 
 
-def sent(src, dst, sequence, timestamp=None, ident=0x4242, **fields):
-    """The same as the viewer gets it."""
+def sent(src, dst, sequence, timestamp=None, ident=0x4242, dport=5000, adds=(SEQUENCE, TIMESTAMP, SSRC), **fields):
+    """The same as a viewer gets it, which knows it by numbers and a source of its own."""
     timestamp = 90000 + 3000 * (sequence & 0xFFFF) if timestamp is None else timestamp
-    numbers = ((sequence + SEQUENCE) & 0xFFFF, (timestamp + TIMESTAMP) & 0xFFFFFFFF, SSRC)
-    body = UDP(sport=8000, dport=5000) / rtp(*numbers, **fields)
+    numbers = ((sequence + adds[0]) & 0xFFFF, (timestamp + adds[1]) & 0xFFFFFFFF, adds[2])
+    body = UDP(sport=8000, dport=dport) / rtp(*numbers, **fields)
     return Ether(dst=VIEWER, src=OWN_V) / ip(src, dst, id=ident) / body
 
 
@@ -53,23 +53,25 @@ def mapped(address):
 
 
 class Counted:
-    """What is to be counted of the packets of a flow, by the whole list of them; time stands still."""
+    """What is to be counted of the packets of a flow, by the whole list of them. Times are in nanoseconds."""
 
     def __init__(self):
         self.packets = self.bytes = self.late = self.duplicate = self.restarts = self.lost = self.jitter = 0
-        self.ssrc, self.numbers, self.times, self.timestamp, self.highest = 0, [], [], 0, 0
+        self.ssrc, self.numbers, self.transit, self.timestamp, self.highest = 0, [], 0, 0, 0
+        self.now = self.heard = self.handed = self.fanned = 0
 
     def add(self, packet):
         datagram = bytes(packet[UDP])
         own = RTP(datagram[8:int.from_bytes(datagram[4:6], "big")])
-        self.packets, self.bytes = self.packets + 1, self.bytes + len(own)
+        self.packets, self.bytes, self.heard = self.packets + 1, self.bytes + len(own), self.now
+        transit = self.now // 1000 * 90000 // 1000000 - own.timestamp
         if self.numbers:
             ahead = (own.sequence - self.highest + 0x8000) % 0x10000 - 0x8000
             if own.sourcesync != self.ssrc or ahead > 3000 or ahead < -100:
                 self.restarts, self.numbers = self.restarts + 1, []
         if not self.numbers:
             self.ssrc, self.numbers, self.highest, self.timestamp = own.sourcesync, [own.sequence], own.sequence, own.timestamp
-            self.times = [own.timestamp]
+            self.transit = transit
             return
         number = self.highest + ahead
         if ahead > 0:
@@ -79,17 +81,17 @@ class Counted:
         else:
             self.late, self.lost = self.late + 1, self.lost - 1
         self.numbers.append(number)
-        change = (self.times[-1] - own.timestamp + 2**31) % 2**32 - 2**31
-        self.times.append(own.timestamp)
+        change = (transit - self.transit + 2**31) % 2**32 - 2**31
+        self.transit = transit
         self.jitter += abs(change) - ((self.jitter + 8) >> 4)
 
     def value(self):
         seen = sum(1 << (self.highest - number) for number in set(self.numbers) if self.highest - number < 64)
         fields = {
-            "packets": self.packets, "bytes": self.bytes, "heard": 0, "seen": seen, "highest": self.highest,
+            "packets": self.packets, "bytes": self.bytes, "heard": self.heard, "seen": seen, "highest": self.highest,
             "timestamp": self.timestamp, "ssrc": self.ssrc, "lost": self.lost, "late": self.late,
-            "duplicate": self.duplicate, "restarts": self.restarts, "transit": -self.times[-1] % 2**32,
-            "jitter": self.jitter,
+            "duplicate": self.duplicate, "restarts": self.restarts, "transit": self.transit % 2**32,
+            "jitter": self.jitter, "handed": self.handed, "fanned": self.fanned,
         }
         return ", ".join(f"{name} = {value}" for name, value in fields.items())
 
@@ -97,16 +99,17 @@ class Counted:
 class Stream(Case):
     """A case with the flow entry of a stream from `origin` to `proxy`, which a viewer gets from `own`."""
 
-    def __init__(self, name, description, origin, proxy, viewer, own, leads="TO_RECEIVER"):
+    def __init__(self, name, description, origin, proxy, viewer, own, leads="TO_RECEIVER", tapped=False):
         super().__init__(FOLDER, name, description)
-        self.viewer, self.counted = viewer, Counted()
-        leads = {"TO_NOBODY": 0, "TO_RECEIVER": 1, "TO_CONTROLLER": 2}[leads]
+        self.viewer, self.counted, self.members = viewer, Counted(), 0
+        leads = ["TO_NOBODY", "TO_RECEIVER", "TO_GROUP", "TO_RECEIVER_AGAIN"].index(leads)
         self.add(
             "",
             "[[tables.streams.flows]]",
             f'key = {{ src = "{mapped(origin)}", dst = "{mapped(proxy)}", src_port = 6970, dst_port = 20000 }}',
             f'value = {{ dst = "{mapped(viewer)}", src = "{mapped(own)}", dst_port = 5000, src_port = 8000, '
-            f"ssrc = {SSRC}, timestamp = {TIMESTAMP}, sequence = {SEQUENCE}, leads = {leads}, rate = 90000, track = 7 }}",
+            f"ssrc = {SSRC}, timestamp = {TIMESTAMP}, sequence = {SEQUENCE}, leads = {leads}, "
+            f"tapped = {str(tapped).lower()}, rate = 90000, track = 7 }}",
         )
 
     def hop(self, action="NEXT_HOP_SEND", reason="no_reason", mtu=1500):
@@ -122,6 +125,27 @@ class Stream(Case):
             f'"{self.viewer}/{bits}" = 1024',
         )
         return self
+
+    def member(self, number, viewer, own, port, adds):
+        """A receiver in the group of the track."""
+        self.add(
+            "",
+            "[[tables.streams.receivers]]",
+            f"key = {{ group = 7, member = {number} }}",
+            f'value = {{ dst = "{mapped(viewer)}", src = "{mapped(own)}", dst_port = {port}, src_port = 8000, '
+            f"ssrc = {adds[2]}, timestamp = {adds[1]}, sequence = {adds[0]} }}",
+        )
+        return self
+
+    def way(self, viewer):
+        """Another viewer at the same next hop."""
+        version, bits = (6, 128) if ":" in viewer else (4, 32)
+        self.add("", f"[tables.routes.routes{version}]", f'"{viewer}/{bits}" = 1024')
+        return self
+
+    def waited(self, milliseconds):
+        self.counted.now += milliseconds * 1_000_000
+        self.wait("time goes on", f"{milliseconds}ms")
 
     def step(self, note, packet, out=None, drops=None):
         super().step(note, "servers", packet, out, drops)
@@ -223,19 +247,98 @@ case = Stream("nobody", "while nobody plays, packets are dropped and counted", *
 case.streamed("a packet", received(ORIGIN4, PROXY4S, 1), drops="nobody_plays")
 case.write()
 
-case = Stream("tap", "what the controller delivers it gets as it came", *args, leads="TO_CONTROLLER").hop()
-packet = received(ORIGIN4, PROXY4S, 65535)
-case.streamed("a packet", packet, out=("controller media", packet))
-packet = received(ORIGIN4, PROXY4S, 65536)
-case.streamed("the next one, beyond the wrap", packet, out=("controller media", packet))
+# Of the receivers in groups: ports, and what is added to sequence numbers and timestamps, and their sources.
+ADDS = [(1, 2, 0x11111111), (65535, 4294967295, 0x22222222), (40000, 123456789, 0x33333333)]
+PORTS = [6000, 6002, 7000]
+
+for name, origin, proxy, viewers in [
+    ("group", ORIGIN4, PROXY4S, [(VIEWER4, PROXY4V), (VIEWER4, PROXY4V), (VIEWER6, PROXY6V)]),
+    ("group_ipv6", ORIGIN6, PROXY6S, [(VIEWER6, PROXY6V), (VIEWER4, PROXY4V), (VIEWER6, PROXY6V)]),
+]:
+    case = Stream(name, "several viewers each get their own", origin, proxy, *viewers[0], leads="TO_GROUP").hop()
+    case.way(VIEWER6 if ":" not in origin else VIEWER4)
+    # Number 1 has left.
+    for number, (viewer, own), port, adds in zip([0, 2, 3], viewers, PORTS, ADDS):
+        case.member(number, viewer, own, port, adds)
+
+    def all_get(sequence, padded=False, **fields):
+        outs = []
+        for (viewer, own), port, adds in zip(viewers, PORTS, ADDS):
+            translated = (":" in viewer) != (":" in origin)
+            ident = 0 if translated else 0x4242
+            outs.append(("viewers", sent(own, viewer, sequence, ident=ident, dport=port, adds=adds, **fields)))
+        return outs
+
+    for sequence in (65533, 65535, 65536):
+        case.streamed("in order, beyond the wrap", received(origin, proxy, sequence), out=all_get(sequence))
+    short = received(origin, proxy, 65537, payload=b"")
+    padded = Ether(bytes(short) + bytes(max(0, 60 - len(short))))
+    case.streamed("without the padding of a short frame", padded, out=all_get(65537, payload=b""))
+    if ":" not in origin:
+        unsummed = received(origin, proxy, 65538)
+        unsummed[UDP].chksum = 0
+        case.streamed("each gets a checksum where there was none", unsummed, out=all_get(65538))
+    case.streamed("late", received(origin, proxy, 65534), out=all_get(65534))
+    case.streamed("twice", received(origin, proxy, 65534), out=all_get(65534))
+    case.write()
+
+case = Stream("group_no_way", "who can't be reached takes nothing from others", *args, leads="TO_GROUP").hop()
+case.member(0, "10.0.9.9", PROXY4V, PORTS[0], ADDS[0]).member(1, VIEWER4, PROXY4V, PORTS[1], ADDS[1])
+case.member(2, "2001:db8:9::9", PROXY6V, PORTS[2], ADDS[2])
+case.counted.add(received(ORIGIN4, PROXY4S, 1))
+case.result("no way to two of three", f'in = {{ port = "servers", packet = "{text(received(ORIGIN4, PROXY4S, 1))}" }}',
+            ("viewers", sent(PROXY4V, VIEWER4, 1, dport=PORTS[1], adds=ADDS[1])), None)
+case.add("drops = { no_next_hop = 2 }")
 case.write()
 
-case = Stream("counts", "lost, late and double packets are counted", *args, leads="TO_CONTROLLER").hop()
+case = Stream("group_empty", "all have left this moment", *args, leads="TO_GROUP").hop()
+case.streamed("a packet", received(ORIGIN4, PROXY4S, 1), drops="no_member")
+case.write()
+
+case = Stream("again", "back to one viewer: nothing overtakes what a worker still has", *args, leads="TO_RECEIVER_AGAIN").hop()
+case.member(0, VIEWER4, PROXY4V, PORTS[0], ADDS[0])
+# A packet went to the group 4 ms after the start, and no later one has come out.
+case.counted.handed = 4_000_000
+case.add("", "[tables.streams.progress]",
+         "7 = { packets = 0, bytes = 0, heard = 0, seen = 0, highest = 0, timestamp = 0, ssrc = 0, lost = 0, late = 0, "
+         f"duplicate = 0, restarts = 0, transit = 0, jitter = 0, handed = {case.counted.handed}, fanned = 0 }}")
+through = lambda sequence: ("viewers", sent(PROXY4V, VIEWER4, sequence, dport=PORTS[0], adds=ADDS[0]))
+case.waited(8)
+case.counted.handed = case.counted.fanned = case.counted.now
+case.streamed("the first goes to the group, behind those", received(ORIGIN4, PROXY4S, 1), out=through(1))
+case.streamed("the next at once: the first may be on its way", received(ORIGIN4, PROXY4S, 2), out=through(2))
+case.waited(3)
+for sequence in (3, 4):
+    case.streamed("all have left", received(ORIGIN4, PROXY4S, sequence), out=("viewers", sent(PROXY4V, VIEWER4, sequence)))
+case.write()
+
+case = Stream("tap", "what the controller delivers it gets as it came", *args, leads="TO_NOBODY", tapped=True).hop()
+packet = received(ORIGIN4, PROXY4S, 65535)
+case.streamed("a packet", packet, out=("controller media", packet), drops="ended")
+packet = received(ORIGIN4, PROXY4S, 65536)
+case.streamed("the next one, beyond the wrap", packet, out=("controller media", packet), drops="ended")
+case.write()
+
+case = Stream("tap_beside", "a viewer over UDP, and one on its connection", *args, tapped=True).hop()
+for sequence in (535, 536):
+    packet = received(ORIGIN4, PROXY4S, sequence)
+    case.streamed("a packet", packet, out=[("controller media", packet), ("viewers", sent(PROXY4V, VIEWER4, sequence))])
+case.write()
+
+case = Stream("tap_group", "several viewers over UDP, and one on its connection", *args, leads="TO_GROUP", tapped=True).hop()
+for number in (0, 1):
+    case.member(number, VIEWER4, PROXY4V, PORTS[number], ADDS[number])
+packet = received(ORIGIN4, PROXY4S, 9)
+copies = [("viewers", sent(PROXY4V, VIEWER4, 9, dport=PORTS[number], adds=ADDS[number])) for number in (0, 1)]
+case.streamed("a packet", packet, out=[("controller media", packet), *copies])
+case.write()
+
+case = Stream("counts", "lost, late and double packets are counted", *args, leads="TO_NOBODY", tapped=True).hop()
 for note, sequence, ssrc in [
     ("the first", 65533, 1), ("two are missing", 65536, 1), ("one of them is late", 65534, 1), ("it comes twice", 65534, 1),
     ("the last one comes twice, too", 65536, 1), ("the next", 65537, 1), ("far beyond", 70000, 1), ("another source", 5, 2),
     ("its next one is missing", 7, 2),
 ]:
     packet = received(ORIGIN4, PROXY4S, sequence, ssrc=ssrc)
-    case.streamed(note, packet, out=("controller media", packet))
+    case.streamed(note, packet, out=("controller media", packet), drops="ended")
 case.write()

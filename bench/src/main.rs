@@ -10,13 +10,15 @@ mod emulator;
 mod frames;
 mod l3;
 mod levels;
+// An application's measurements lie in its folder.
+#[path = "../../apps/media/controller/bench/mod.rs"]
+mod media;
 mod numbers;
 mod paper;
 mod peering;
 mod race;
 mod results;
 mod routes;
-// An application's measurements lie in its folder.
 #[path = "../../apps/splice/controller/bench/mod.rs"]
 mod splice;
 mod stream;
@@ -38,11 +40,12 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
+    ("media", media::run),
     ("paper", paper::run),
     ("peering", peering::run),
     ("splice", splice::run),

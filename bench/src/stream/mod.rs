@@ -20,6 +20,8 @@ use crate::{Effort, text};
 use network::{Links, Network};
 use peer::Server;
 
+pub use peer::stay;
+
 /// CPU of all.
 const CPU: usize = 1;
 /// Packets of a burst: 8 of a stream of 10 Mbit/s take 8 ms.

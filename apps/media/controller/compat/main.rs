@@ -1,5 +1,9 @@
-//! The media proxy between other people's programs: GStreamer's RTSP server, ffmpeg, ffprobe and mpv. `make compat`
-//! runs this.
+//! The media proxy between other people's programs: GStreamer's RTSP server, and ffmpeg, mpv, GStreamer and libcurl as
+//! players. `make compat` runs this. Every decoded frame is compared with the same at the source.
+//!
+//! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no RTSP.
+
+mod players;
 
 #[allow(dead_code)]
 #[path = "../live/network.rs"]
@@ -12,40 +16,121 @@ mod instance;
 #[path = "../../../../tests/support/process.rs"]
 mod process;
 
+use std::thread;
+
+use lab::{Namespace, Running};
 use network::{Media, PATIENCE, must};
+use players::PLAYERS;
+use process::Scratch;
 
 const CAMERA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/media/camera.py");
-/// Seconds that each player watches.
-const SECONDS: &str = "4";
+/// The proxy's address and that of the origin, of both versions of IP.
+const WAYS: [(&str, &str); 2] = [("10.0.1.1", "10.0.2.11"), ("[2001:db8:1::1]", "[2001:db8:2::11]")];
+/// Frames between two key frames of the camera.
+const KEY: usize = 25;
+const TRANSPORTS: [&str; 2] = ["udp", "tcp"];
 
-#[test]
-fn players_get_the_picture_of_a_camera() {
-    let media = Media::start("xdp", &[]);
-    let _camera = must(media.servers.command("/usr/bin/python3").arg(CAMERA).spawn());
+/// Starts the origin, with a film or without.
+fn camera(media: &Media, film: Option<&str>) -> Running {
+    let camera = must(media.servers.command("/usr/bin/python3").arg(CAMERA).args(film).spawn());
     media.wait("the camera does not answer", |media| {
         media.servers.enter(|| std::net::TcpStream::connect("10.0.2.11:8554")).unwrap().is_ok()
     });
-    for (proxy, origin) in [("10.0.1.1", "10.0.2.11"), ("[2001:db8:1::1]", "[2001:db8:2::11]")] {
-        let url = format!("rtsp://{proxy}:8554/{origin}:8554/test");
-        for transport in ["udp", "tcp"] {
-            // A hash of each decoded frame is a line.
-            let player = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-rtsp_transport", transport]);
-            let player = player.args(["-i", &url, "-t", SECONDS, "-map", "0:v", "-f", "framemd5", "-"]).limit(PATIENCE);
-            let output = must(player.check());
-            let frames = output.text().lines().filter(|line| !line.starts_with('#')).count();
-            assert!(frames > 50, "{url} over {transport}: {frames} frames\n{output}");
-            println!("ffmpeg, {url} over {transport}: {frames} frames");
-            let probe = media.viewers.command("ffprobe").args(["-loglevel", "error", "-rtsp_transport", transport]);
-            let probe = probe.args(["-show_entries", "stream=codec_name", "-of", "csv=p=0", &url]).limit(PATIENCE);
-            let codecs = must(probe.check()).text();
-            assert_eq!(codecs.split_whitespace().collect::<Vec<_>>(), ["h264", "pcm_alaw"], "{url}");
-            println!("ffprobe, {url} over {transport}: {}", codecs.replace('\n', " "));
+    camera
+}
+
+/// All players at once, each with a session of its own.
+fn films(driver: &str) {
+    const SECONDS: u32 = 3;
+    let media = Media::start(driver, &[]);
+    let scratch = Scratch::new();
+    let film = scratch.path("film.mkv");
+    players::film(&media.viewers, &film, SECONDS);
+    let expected = players::frames(&media.viewers, &film);
+    assert_eq!(expected.len(), 25 * SECONDS as usize);
+    let _camera = camera(&media, Some(&film));
+    for (proxy, origin) in WAYS {
+        let url = format!("rtsp://{proxy}:8554/{origin}:8554/film");
+        for transport in TRANSPORTS {
+            thread::scope(|scope| {
+                for (name, player) in PLAYERS {
+                    let (media, url, expected, folder) = (&media, &url, &expected, scratch.path(""));
+                    scope.spawn(move || {
+                        let frames = player(&media.viewers, url, transport, &folder);
+                        let same = frames.iter().zip(expected).take_while(|(own, sent)| own == sent).count();
+                        println!("{driver}, {name}, {url} over {transport}: {same} of {} frames", expected.len());
+                        assert!(frames == *expected, "{name}, {url} over {transport}: {} frames", frames.len());
+                    });
+                }
+            });
         }
-        let player = media.viewers.command("mpv").args(["--no-config", "--vo=null", "--ao=null", "--length=3", &url]);
-        let output = must(player.limit(PATIENCE).check());
-        println!("mpv, {url}: {}", output.text().lines().last().unwrap_or(""));
     }
     assert_eq!(media.metric("media_streams_failed_total"), 0);
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();
+}
+
+#[test]
+fn films_arrive_frame_by_frame_in_the_kernel() {
+    films("xdp");
+}
+
+#[test]
+fn films_arrive_frame_by_frame_on_workers() {
+    films("afpacket");
+}
+
+/// Viewers of both versions of IP and over all transports at once, against one that sits beside the camera.
+#[test]
+fn viewers_of_a_camera_see_what_it_shows() {
+    let media = Media::start("xdp", &[]);
+    let _camera = camera(&media, None);
+    let direct = players::Recorder::start(&media.servers, "rtsp://10.0.2.11:8554/test");
+    let viewers = thread::scope(|scope| {
+        let media = &media;
+        let mut viewers = Vec::new();
+        for (proxy, origin) in WAYS {
+            let url = format!("rtsp://{proxy}:8554/{origin}:8554/test");
+            for transport in TRANSPORTS {
+                let url = url.clone();
+                viewers.push(scope.spawn(move || {
+                    assert_eq!(players::codecs(&media.viewers, &url, transport), "h264 pcm_alaw", "{url}");
+                    (format!("{url} over {transport}"), players::live(&media.viewers, &url, transport, "4"))
+                }));
+            }
+        }
+        viewers.into_iter().map(|viewer| viewer.join().unwrap()).collect::<Vec<_>>()
+    });
+    let shown = direct.stop();
+    for (name, frames) in viewers {
+        // What ffmpeg makes of frames before the first key frame is nobody's picture. Some frames are like others: all
+        // must be found in one piece.
+        let is_shown = |begin: &usize| shown.windows(frames.len() - begin).any(|own| *own == frames[*begin..]);
+        let begin = (0..frames.len().min(KEY)).find(is_shown);
+        println!("{name}: {} frames, of them {begin:?} before the first key frame", frames.len());
+        assert!(begin.is_some_and(|begin| frames.len() - begin >= 50), "{name}: {} of {}", frames.len(), shown.len());
+    }
+    assert_eq!(media.metric("media_streams_failed_total"), 0);
+    media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
+    media.stop();
+}
+
+/// The demo, as root; without privileges all of it runs on workers.
+#[test]
+fn the_demo_runs() {
+    let own = must(Namespace::new("outside"));
+    for prefix in [vec![], process::without_privileges()] {
+        let line = [&prefix[..], &[env!("CARGO_BIN_EXE_millrace"), "demo", "media", "--seconds", "5"]].concat();
+        let output = must(own.command(line[0]).args(&line[1..]).limit(2 * PATIENCE).check());
+        let text = output.text();
+        for part in
+            ["\n1. two players", "\n2. a third one", "paused: 0 frames", "seeks to 8 s", "from there on: 75 of 75"]
+        {
+            assert!(text.contains(part), "{part:?} is missing: {output}");
+        }
+        let compared = text.lines().filter(|line| line.contains(" decoded frames are ")).count();
+        assert_eq!(compared, 6, "{output}");
+        assert_eq!(text.contains("\nnot in the kernel"), !prefix.is_empty(), "{output}");
+        print!("{text}");
+    }
 }

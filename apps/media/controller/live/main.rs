@@ -2,6 +2,7 @@
 //!
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
+mod crowd;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
@@ -16,6 +17,7 @@ mod instance;
 mod process;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use network::Media;
 use origin::Options;
@@ -66,10 +68,12 @@ fn films(driver: &str) {
             && media.json(&["media", "streams"]).as_array().unwrap().is_empty()
     });
     if driver == "xdp" {
-        // No packet of a stream came to a socket or to the controller.
+        // No packet of a stream came to a socket, to a worker or to the controller.
         assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
         assert_eq!(media.metric("media_packets_tapped_total"), 0);
-        assert_eq!(media.channel("tap.to_controller"), 0);
+        for channel in ["to_controller", "shared"] {
+            assert_eq!(["forward4", "forward6"].map(|own| media.channel(&format!("{own}.{channel}"))), [0, 0]);
+        }
     }
     let sent: u64 = ["forward4", "forward6", "translate46", "translate64"]
         .map(|module| media.channel(&format!("{module}.output")))
@@ -137,15 +141,34 @@ fn one_live_stream_serves_all_its_viewers() {
             .filter_map(|(_, bytes)| wire::rtcp::parse(bytes))
             .any(|own| own.reports.iter().any(|report| report.ssrc == SSRC && report.lost == 0))
     });
-    // They leave one by one; the last one ends the stream.
+    // One over UDP and one on its connection: the first one's packets stay in the kernel, the other gets copies.
+    second.good("TEARDOWN", &second.url.clone(), &[]);
+    let direct = media.channel("forward4.output");
+    media.wait("packets do not stay in the kernel", |media| media.channel("forward4.output") > direct);
+    let by_worker = media.channel("forward4.shared");
+    assert_eq!(compare(&[first.receive(0, 150), first.receive(0, 50)].concat(), &sent()), 0);
+    assert_eq!(compare(&third.receive(0, 200), &sent()), 0);
+    assert_eq!(media.channel("forward4.shared"), by_worker);
+    // The last one that leaves ends the stream.
     third.good("TEARDOWN", &third.url.clone(), &[]);
     drop(third);
-    second.good("TEARDOWN", &second.url.clone(), &[]);
     assert_eq!(compare(&first.receive(0, 100), &sent()), 0);
     assert_eq!(server.count("TEARDOWN"), 0);
     first.good("TEARDOWN", &first.url.clone(), &[]);
     media.wait("the origin was not told", |_| server.count("TEARDOWN") == 1);
     media.stop();
+}
+
+#[test]
+fn forty_viewers_come_and_go() {
+    crowd::comes_and_goes(40, Duration::from_millis(20), 60);
+}
+
+/// `cargo test --release --package millrace --test media -- --ignored --nocapture thousand`.
+#[test]
+#[ignore = "it takes minutes"]
+fn a_thousand_viewers_come_and_go() {
+    crowd::comes_and_goes(1000, Duration::from_millis(50), 1000);
 }
 
 #[test]

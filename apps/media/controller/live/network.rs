@@ -25,7 +25,7 @@ pub struct Media {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
-    _ns: Namespace,
+    pub proxy: Namespace,
     pub viewers: Namespace,
     pub servers: Namespace,
 }
@@ -62,7 +62,7 @@ impl Media {
         let mut millrace = must(command.spawn());
         must(millrace.wait_for_text("running on 2 ports", PATIENCE));
         let [viewers, servers] = hosts;
-        let media = Media { millrace, runtime, _ns: ns, viewers, servers };
+        let media = Media { millrace, runtime, proxy: ns, viewers, servers };
         media.wait("RTSP is not there", |media| {
             let connected = media.viewers.enter(|| std::net::TcpStream::connect("10.0.1.1:8554"));
             connected.unwrap().is_ok()

@@ -27,6 +27,8 @@ pub type Sent = HashMap<u16, (u32, Vec<u8>)>;
 pub struct Log {
     /// Packets by track.
     pub sent: HashMap<usize, Sent>,
+    /// The number of the last one, by track.
+    pub last: HashMap<usize, u16>,
     /// Requests.
     pub asked: Vec<Request>,
     /// RTCP that came, by track.
@@ -45,6 +47,11 @@ pub struct Server {
 impl Server {
     /// One that listens at these addresses.
     pub fn start(host: &Namespace, addresses: &[&str], options: &Options) -> Server {
+        Server::paced(host, addresses, options, PAUSE)
+    }
+
+    /// One with so much time between two packets of a stream.
+    pub fn paced(host: &Namespace, addresses: &[&str], options: &Options, pause: Duration) -> Server {
         let server = Server {
             log: Arc::default(),
             ends: Arc::default(),
@@ -72,7 +79,7 @@ impl Server {
                     let mut origin = Origin::new(options.clone());
                     origin.first_port = next.fetch_add(20, Ordering::Relaxed);
                     let (log, ends) = (log.clone(), ends.clone());
-                    thread::spawn(move || serve(stream, origin, &log, &ends));
+                    thread::spawn(move || serve(stream, origin, pause, &log, &ends));
                 }
             });
         }
@@ -99,7 +106,7 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: TcpStream, mut origin: Origin, log: &Arc<Mutex<Log>>, ends: &Arc<AtomicBool>) {
+fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<Mutex<Log>>, ends: &Arc<AtomicBool>) {
     let (mut framer, mut buffer) = (Framer::default(), [0; 4096]);
     let (client, own) = (stream.peer_addr().unwrap().ip(), stream.local_addr().unwrap().ip());
     // Streams of this connection go on while this says so.
@@ -123,7 +130,7 @@ fn serve(mut stream: TcpStream, mut origin: Origin, log: &Arc<Mutex<Log>>, ends:
                         let begin = origin.begin(track);
                         let (log, ends, playing) = (log.clone(), ends.clone(), playing.clone());
                         thread::spawn(move || {
-                            play(track, (own, from), (client, to), begin, &log, &|| {
+                            play(track, (own, from), (client, to), begin, pause, &log, &|| {
                                 playing.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed)
                             });
                         });
@@ -143,6 +150,7 @@ fn play(
     (own, from): (IpAddr, u16),
     (client, to): (IpAddr, (u16, u16)),
     (mut sequence, mut timestamp): (u16, u32),
+    pause: Duration,
     log: &Mutex<Log>,
     goes_on: &dyn Fn() -> bool,
 ) {
@@ -171,9 +179,13 @@ fn play(
             })
             .collect();
         packet.extend(&payload);
-        log.lock().unwrap().sent.entry(track).or_default().insert(sequence, (timestamp, payload));
         // Receivers that are gone are no error.
+        // A packet that is noted is under way.
+        let mut noted = log.lock().unwrap();
+        noted.sent.entry(track).or_default().insert(sequence, (timestamp, payload));
+        noted.last.insert(track, sequence);
         let _ = media.send_to(&packet, (client, to.0));
+        drop(noted);
         count += 1;
         if count % 50 == 1 {
             let report = wire::rtcp::SenderReport {
@@ -190,6 +202,6 @@ fn play(
             log.lock().unwrap().reports.push((track, buffer[..length].to_vec()));
         }
         (sequence, timestamp) = (sequence.wrapping_add(1), timestamp.wrapping_add(180));
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
     }
 }

@@ -17,6 +17,9 @@ use crate::server::Sent;
 /// Bytes that may wait in a socket.
 const ROOM: usize = 8 << 20;
 
+/// Sequence number, timestamp, payload, as they came.
+pub type Packet = (u16, u32, Vec<u8>);
+
 /// A connection, and the sockets of its tracks.
 pub struct Viewer {
     stream: TcpStream,
@@ -142,7 +145,7 @@ impl Viewer {
     }
 
     /// Receives so many packets of a track: sequence numbers, timestamps, payloads as they came.
-    pub fn receive(&mut self, track: usize, count: usize) -> Vec<(u16, u32, Vec<u8>)> {
+    pub fn receive(&mut self, track: usize, count: usize) -> Vec<Packet> {
         let mut found = Vec::new();
         let start = Instant::now();
         while found.len() < count {
@@ -167,13 +170,18 @@ impl Viewer {
                     },
                 },
             };
-            assert_eq!(packet[..2], [0x80, 33]);
-            assert_eq!(packet[8..12], ssrc.to_be_bytes(), "the source that SETUP named");
-            let sequence = u16::from_be_bytes([packet[2], packet[3]]);
-            let timestamp = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
-            found.push((sequence, timestamp, packet[12..].to_vec()));
+            found.push(read(&packet, ssrc));
         }
         found
+    }
+
+    /// What has come of a track over UDP.
+    pub fn come(&mut self, track: usize) -> Vec<Packet> {
+        let own = &self.tracks[track];
+        let (media, _) = own.sockets.as_ref().unwrap();
+        media.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 2048];
+        std::iter::from_fn(|| media.recv(&mut buffer).ok().map(|length| read(&buffer[..length], own.ssrc))).collect()
     }
 
     /// A report of the sender, as it came.
@@ -199,6 +207,16 @@ impl Viewer {
     }
 }
 
+/// A packet with the source that SETUP named.
+#[track_caller]
+fn read(packet: &[u8], ssrc: u32) -> Packet {
+    assert_eq!(packet[..2], [0x80, 33]);
+    assert_eq!(packet[8..12], ssrc.to_be_bytes(), "the source that SETUP named");
+    let sequence = u16::from_be_bytes([packet[2], packet[3]]);
+    let timestamp = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
+    (sequence, timestamp, packet[12..].to_vec())
+}
+
 /// Every packet is one that was sent, with numbers that differ from those there by the same in each; how many are
 /// missing between them.
 #[track_caller]
@@ -211,9 +229,7 @@ pub fn compare(received: &[(u16, u32, Vec<u8>)], sent: &Sent) -> usize {
     };
     let first = offsets(&received[0]);
     assert!(received.iter().all(|packet| offsets(packet) == first));
-    // By how far they are from the first that was received, which may be one that others have overtaken.
-    let place = |packet: &(u16, u32, Vec<u8>)| packet.0.wrapping_sub(received[0].0).wrapping_add(1000);
-    let mut places: Vec<u16> = received.iter().map(place).collect();
-    places.sort_unstable();
+    let places: Vec<u16> = received.iter().map(|packet| packet.0.wrapping_sub(received[0].0)).collect();
+    assert!(places.windows(2).all(|two| two[0] < two[1]), "none twice, none overtaken");
     places.windows(2).map(|two| usize::from(two[1] - two[0]) - 1).sum()
 }

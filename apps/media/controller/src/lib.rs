@@ -8,7 +8,7 @@
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
-//! | `application`, `commands` | what the proxy is to Millrace: controller and settings, subcommands |
+//! | `application`, `commands`, `demo` | what the proxy is to Millrace: controller and settings, subcommands, a scene |
 //!
 //! Imports run one way, from the bottom of this table to its top. Messages, descriptions and reports lie in the crate
 //! `wire`.
@@ -17,6 +17,7 @@
 pub mod admin;
 mod application;
 mod commands;
+mod demo;
 pub mod proxy;
 mod run;
 pub mod settings;
@@ -28,4 +29,5 @@ use cli::Linked;
 pub use self::application::{Media, MediaApplication};
 
 /// How a binary is linked with it.
-pub const LINKED: Linked = Linked { application: &MediaApplication, commands: commands::COMMANDS, scene: None };
+pub const LINKED: Linked =
+    Linked { application: &MediaApplication, commands: commands::COMMANDS, scene: Some(demo::SCENE) };

@@ -42,12 +42,41 @@ impl Record for FlowKey {
     }
 }
 
-/// What becomes of a stream's packets.
+/// A receiver, as members of groups are (`receiver_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// The receiver.
+    pub to: SocketAddr,
+    /// The own address that it knows.
+    pub from: SocketAddr,
+    /// Source and numbers that it knows.
+    pub rewrite: Rewrite,
+}
+
+impl Record for Receiver {
+    const FIELDS: usize = 7;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        let Receiver { to, from, rewrite } = self;
+        (mapped(to.ip()), mapped(from.ip()), to.port(), from.port()).to_fields(&mut fields[..4]);
+        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence).to_fields(&mut fields[4..]);
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (to, from, to_port, from_port): (Ipv6Addr, Ipv6Addr, u16, u16) = Record::from_fields(fields.get(..4)?)?;
+        let (ssrc, timestamp, sequence) = Record::from_fields(fields.get(4..)?)?;
+        let own = |address: Ipv6Addr, port| SocketAddr::new(IpAddr::V6(address).to_canonical(), port);
+        let rewrite = Rewrite { ssrc, sequence, timestamp };
+        Some(Receiver { to: own(to, to_port), from: own(from, from_port), rewrite })
+    }
+}
+
+/// Who gets a stream's packets over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
-    /// They are dropped: nobody plays.
+    /// Nobody.
     Nobody,
-    /// One receiver gets them in the fast path.
+    /// One receiver, in the kernel.
     Receiver {
         /// The receiver.
         to: SocketAddr,
@@ -56,52 +85,50 @@ pub enum Leads {
         /// Source and numbers that it knows.
         rewrite: Rewrite,
     },
-    /// The controller gets them, and delivers them.
-    Controller,
+    /// The members of the track's group, by a worker.
+    Group,
 }
 
 /// A flow entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// What becomes of the packets.
+    /// Who gets the packets over UDP.
     pub leads: Leads,
+    /// They went to the group before: what a worker still has comes first.
+    pub again: bool,
+    /// The controller gets them, too, and delivers them on connections.
+    pub tapped: bool,
     /// The rate of the stream's clock, in hertz; 0 where it is not known.
     pub rate: u32,
-    /// The place of what is counted.
+    /// The place of what is counted, and the group of the receivers.
     pub track: u32,
 }
 
 impl Record for Flow {
-    const FIELDS: usize = 10;
+    const FIELDS: usize = 11;
 
     fn to_fields(&self, fields: &mut [u128]) {
         let nowhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-        let (leads, to, from, rewrite) = match self.leads {
-            Leads::Nobody => (0u8, nowhere, nowhere, Rewrite::default()),
-            Leads::Receiver { to, from, rewrite } => (1, to, from, rewrite),
-            Leads::Controller => (2, nowhere, nowhere, Rewrite::default()),
+        let nobody = Receiver { to: nowhere, from: nowhere, rewrite: Rewrite::default() };
+        let (leads, receiver) = match self.leads {
+            Leads::Nobody => (0u8, nobody),
+            Leads::Receiver { to, from, rewrite } => (if self.again { 3 } else { 1 }, Receiver { to, from, rewrite }),
+            Leads::Group => (2, nobody),
         };
-        let addresses = (mapped(to.ip()), mapped(from.ip()), to.port(), from.port());
-        addresses.to_fields(&mut fields[..4]);
-        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence, leads).to_fields(&mut fields[4..8]);
-        (self.rate, self.track).to_fields(&mut fields[8..]);
+        receiver.to_fields(&mut fields[..7]);
+        (leads, self.tapped, self.rate, self.track).to_fields(&mut fields[7..]);
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
-        let (to, from, to_port, from_port): (Ipv6Addr, Ipv6Addr, u16, u16) = Record::from_fields(fields.get(..4)?)?;
-        let (ssrc, timestamp, sequence, leads): (u32, u32, u16, u8) = Record::from_fields(fields.get(4..8)?)?;
-        let (rate, track) = Record::from_fields(fields.get(8..)?)?;
-        let own = |address: Ipv6Addr, port| SocketAddr::new(IpAddr::V6(address).to_canonical(), port);
+        let Receiver { to, from, rewrite } = Record::from_fields(fields.get(..7)?)?;
+        let (leads, tapped, rate, track): (u8, bool, u32, u32) = Record::from_fields(fields.get(7..)?)?;
+        let again = leads == 3;
         let leads = match leads {
             0 => Leads::Nobody,
-            1 => Leads::Receiver {
-                to: own(to, to_port),
-                from: own(from, from_port),
-                rewrite: Rewrite { ssrc, sequence, timestamp },
-            },
-            _ => Leads::Controller,
+            2 => Leads::Group,
+            _ => Leads::Receiver { to, from, rewrite },
         };
-        Some(Flow { leads, rate, track })
+        Some(Flow { leads, again, tapped, rate, track })
     }
 }
 
@@ -134,23 +161,27 @@ pub struct Progress {
     pub transit: u32,
     /// In sixteenths of a tick.
     pub jitter: u32,
+    /// When the last packet went to the group, in nanoseconds of the monotonic clock; 0: none yet.
+    pub handed: u64,
+    /// The same of the last one that is known to have come out.
+    pub fanned: u64,
 }
 
 impl Record for Progress {
-    const FIELDS: usize = 13;
+    const FIELDS: usize = 15;
 
     fn to_fields(&self, fields: &mut [u128]) {
         (self.packets, self.bytes, self.heard, self.seen).to_fields(&mut fields[..4]);
         (self.highest, self.timestamp, self.ssrc, self.lost).to_fields(&mut fields[4..8]);
         (self.late, self.duplicate, self.restarts, self.transit).to_fields(&mut fields[8..12]);
-        self.jitter.to_fields(&mut fields[12..]);
+        (self.jitter, self.handed, self.fanned).to_fields(&mut fields[12..]);
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
         let (packets, bytes, heard, seen) = Record::from_fields(fields.get(..4)?)?;
         let (highest, timestamp, ssrc, lost) = Record::from_fields(fields.get(4..8)?)?;
         let (late, duplicate, restarts, transit) = Record::from_fields(fields.get(8..12)?)?;
-        let jitter = Record::from_fields(fields.get(12..)?)?;
+        let (jitter, handed, fanned) = Record::from_fields(fields.get(12..)?)?;
         Some(Progress {
             packets,
             bytes,
@@ -165,6 +196,8 @@ impl Record for Progress {
             restarts,
             transit,
             jitter,
+            handed,
+            fanned,
         })
     }
 }
@@ -184,9 +217,13 @@ mod tests {
         let (v4, v6) = ("10.0.0.1:5000".parse().unwrap(), "[2001:db8::1]:6000".parse().unwrap());
         round(&FlowKey { src: v4, dst: v6 });
         let rewrite = Rewrite { ssrc: 1, sequence: 2, timestamp: 3 };
-        for leads in [Leads::Nobody, Leads::Controller, Leads::Receiver { to: v6, from: v4, rewrite }] {
-            round(&Flow { leads, rate: 90000, track: 7 });
+        round(&Receiver { to: v6, from: v4, rewrite });
+        let one = Leads::Receiver { to: v6, from: v4, rewrite };
+        for (leads, again, tapped) in
+            [(Leads::Nobody, false, true), (Leads::Group, false, false), (one, false, true), (one, true, false)]
+        {
+            round(&Flow { leads, again, tapped, rate: 90000, track: 7 });
         }
-        round(&Progress { packets: 1, heard: 2, highest: 3, jitter: 4, ..Progress::default() });
+        round(&Progress { packets: 1, heard: 2, highest: 3, jitter: 4, handed: 5, fanned: 6, ..Progress::default() });
     }
 }

@@ -19,7 +19,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 11] = [
+    let counters: [(&str, &str, u64); 13] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -30,6 +30,8 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_packets_tapped_total", "RTP packets that the controller got to deliver", counts.tapped),
         ("media_packets_delivered_total", "deliveries of RTP packets by the controller", counts.delivered),
         ("media_packets_slow_total", "deliveries that their receivers had no room for", counts.slow),
+        ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
+        ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
     ];
     all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));

@@ -1,7 +1,12 @@
-//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the fast path, and where there
-//! are several, or one on a connection, the controller's, which delivers them.
+//! What becomes of a stream's packets: nobody's while nobody plays, one receiver's in the kernel, several receivers' by
+//! a worker. The controller gets copies where somebody plays on a connection, and delivers them.
+//!
+//! Receivers are members of their track's group as long as they play, also the only one. So it goes from one to several
+//! and back by one change of the flow entry, and nobody is without packets in between.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use wire::rtp;
 use wire::rtsp::framing::interleaved;
@@ -9,63 +14,178 @@ use wire::rtsp::url::{self, Url};
 
 use super::session::Delivery;
 use super::upstream::TrackState;
-use super::world::{Effect, From, World};
-use super::{Proxy, UpstreamId, ordered};
-use crate::tables::{Flow, FlowKey, Leads};
+use super::world::{Effect, World};
+use super::{Proxy, SessionId, UpstreamId, ordered};
+use crate::tables::{Flow, FlowKey, Leads, Receiver};
+
+/// Receivers over UDP of all streams at most: members of the program's group `streams.receivers`.
+pub const MOST_RECEIVERS: usize = 65536;
+/// Since a worker got a packet of the group, it has sent what it had.
+const EMPTY: Duration = Duration::from_secs(1);
+/// A stream without a pause in which a worker sends all that it has goes to its only receiver after that long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who gets the packets of a track.
+#[derive(Debug, Default)]
+pub(super) struct Audience {
+    /// Sessions that have set it up over UDP: there is room in the group for all of them.
+    reserved: HashSet<SessionId>,
+    /// Those of them that play, with their numbers in the group.
+    receivers: BTreeMap<SessionId, (u32, Receiver)>,
+    /// Those that play on their connections.
+    carried: BTreeSet<SessionId>,
+    /// A worker may still have packets of the group.
+    grouped: bool,
+    /// Since when packets go to one receiver again.
+    again: Option<Duration>,
+}
 
 impl<W: World> Proxy<W> {
-    /// Sets the flow entries of a presentation anew.
+    /// Sees to it that all sessions of a presentation get what they play.
     pub(super) fn update_flows(&mut self, id: UpstreamId) {
-        let tracks = self.upstreams.get(&id).map_or(0, |own| own.tracks.len());
-        (0..tracks).for_each(|track| self.update_flow(id, track));
+        let sessions = self.upstreams.get(&id).map(|own| ordered(&own.viewers)).unwrap_or_default();
+        for session in sessions {
+            let Some(own) = self.sessions.get(&session) else { continue };
+            let tracks: Vec<usize> = own.viewers.keys().copied().collect();
+            tracks.into_iter().for_each(|track| self.update_viewer(id, session, track));
+        }
+    }
+
+    /// The audience of a track, and its number.
+    fn audience(&mut self, id: UpstreamId, track: usize) -> Option<(&mut Audience, u32)> {
+        let of = self.upstreams.get_mut(&id)?.tracks.get_mut(track)?;
+        Some((&mut of.audience, of.number))
+    }
+
+    /// Takes a place in the group of a track for a session that wants it over UDP; `Err` with the status where there is
+    /// none.
+    pub(super) fn reserve(&mut self, id: UpstreamId, session: SessionId, track: usize) -> Result<(), u16> {
+        let (full, most) = (self.reserved >= self.most_receivers, self.settings.limits.receivers);
+        let Some((audience, _)) = self.audience(id, track) else { return Err(454) };
+        if audience.reserved.contains(&session) {
+            return Ok(());
+        }
+        if full || audience.reserved.len() >= most {
+            self.counts.group_full += 1;
+            return Err(if full { 503 } else { 453 });
+        }
+        audience.reserved.insert(session);
+        self.reserved += 1;
+        Ok(())
+    }
+
+    /// Gives the place back.
+    pub(super) fn unreserve(&mut self, id: UpstreamId, session: SessionId, track: usize) {
+        let found = self.audience(id, track).is_some_and(|(audience, _)| audience.reserved.remove(&session));
+        self.reserved -= usize::from(found);
+    }
+
+    /// Sees to it that a session gets what it plays of a track, and nothing else.
+    pub(super) fn update_viewer(&mut self, id: UpstreamId, session: SessionId, track: usize) {
+        let port = self.settings.media_port;
+        let own = self.sessions.get(&session).filter(|own| own.playing && own.upstream == id);
+        let plays = own.and_then(|own| {
+            let viewer = own.viewers.get(&track)?;
+            let from = SocketAddr::new(own.local, port);
+            Some(match viewer.delivery {
+                Delivery::Udp { rtp, .. } => Some(Receiver { to: rtp, from, rewrite: viewer.rewrite }),
+                Delivery::Interleaved { .. } => None,
+            })
+        });
+        let Some((audience, number)) = self.audience(id, track) else { return };
+        if plays == Some(None) {
+            audience.carried.insert(session);
+        } else {
+            audience.carried.remove(&session);
+        }
+        let before = audience.receivers.remove(&session);
+        let member = match (plays.flatten(), before) {
+            (Some(receiver), Some((member, known))) => {
+                if receiver != known {
+                    self.world.set_member(number, member, &receiver);
+                }
+                Some((member, receiver))
+            }
+            (Some(receiver), None) => {
+                let joined = self.world.join(number, &receiver);
+                // There was room when it was set up, so this is a program that others have changed.
+                self.counts.group_full += u64::from(joined.is_none());
+                joined.map(|member| (member, receiver))
+            }
+            (None, _) => None,
+        };
+        if let (Some(member), Some((audience, _))) = (member, self.audience(id, track)) {
+            audience.receivers.insert(session, member);
+        }
+        self.update_flow(id, track);
+        if let (None, Some((left, _))) = (member, before) {
+            self.effect(Effect::Leave(number, left));
+        }
     }
 
     /// Sets the flow entry of a track anew, once it is known what its packets come with.
     pub(super) fn update_flow(&mut self, id: UpstreamId, track: usize) {
-        let Some(own) = self.upstreams.get(&id) else { return };
-        let Some(of) = own.tracks.get(track) else { return };
+        let now = self.now;
+        let Some(of) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) else { return };
         let Some(key) = of.key.filter(|_| of.state == TrackState::Ready) else { return };
-        let (rate, number) = (of.rate, of.number);
-        let receivers = own.viewers.iter().filter_map(|session| {
-            let session = self.sessions.get(session).filter(|session| session.playing)?;
-            Some((session, session.viewers.get(&track)?))
-        });
-        let mut receivers = receivers.take(2);
-        let leads = match (receivers.next(), receivers.next()) {
-            (None, _) => Leads::Nobody,
-            (Some((session, viewer)), None) => match viewer.delivery {
-                Delivery::Udp { rtp, .. } => Leads::Receiver {
-                    to: rtp,
-                    from: SocketAddr::new(session.local, self.settings.media_port),
-                    rewrite: viewer.rewrite,
-                },
-                Delivery::Interleaved { .. } => Leads::Controller,
-            },
-            (Some(_), Some(_)) => Leads::Controller,
+        let audience = &mut of.audience;
+        let leads = match (audience.receivers.len(), audience.receivers.values().next()) {
+            (1, Some((_, Receiver { to, from, rewrite }))) => {
+                Leads::Receiver { to: *to, from: *from, rewrite: *rewrite }
+            }
+            (0, _) | (_, None) => Leads::Nobody,
+            _ => Leads::Group,
         };
-        self.effect(Effect::SetFlow(key, Flow { leads, rate, track: number }));
+        audience.grouped |= leads == Leads::Group;
+        let again = audience.grouped && matches!(leads, Leads::Receiver { .. });
+        audience.again = again.then(|| audience.again.unwrap_or(now));
+        let flow = Flow { leads, again, tapped: !audience.carried.is_empty(), rate: of.rate, track: of.number };
+        self.effect(Effect::SetFlow(key, flow));
     }
 
-    /// An RTP packet of a track has come to the controller: it is delivered to all who play.
+    /// Streams that go to one receiver again do so without a detour when a worker has nothing of them any more.
+    pub(super) fn flows_tick(&mut self, id: UpstreamId) {
+        let clock = self.world.clock();
+        let tracks = self.upstreams.get(&id).map_or(0, |own| own.tracks.len());
+        for track in 0..tracks {
+            let now = self.now;
+            let Some((audience, number)) = self.audience(id, track) else { return };
+            let Some(since) = audience.again else { continue };
+            let handed = self.world.progress(number).handed;
+            let empty = clock.saturating_sub(handed) >= EMPTY.as_nanos() as u64;
+            if !empty && now.saturating_sub(since) < PATIENCE {
+                continue;
+            }
+            self.counts.hasty += u64::from(!empty);
+            if let Some((audience, _)) = self.audience(id, track) {
+                audience.grouped = false;
+            }
+            self.update_flow(id, track);
+        }
+    }
+
+    /// A track ends: its group is empty from now on.
+    pub(super) fn dismiss(&mut self, number: u32, audience: &Audience) {
+        self.reserved -= audience.reserved.len();
+        for (member, _) in audience.receivers.values() {
+            self.effect(Effect::Leave(number, *member));
+        }
+    }
+
+    /// An RTP packet of a track has come to the controller: it is delivered to all who play on their connections.
     pub fn deliver(&mut self, track: u32, packet: &[u8]) {
         self.counts.tapped += 1;
         let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
         let Some(header) = rtp::Header::read(packet) else { return };
         let Some(own) = self.upstreams.get(&upstream) else { return };
-        for session in ordered(&own.viewers) {
-            let Some(session) = self.sessions.get(&session).filter(|session| session.playing) else { continue };
-            let Some(viewer) = session.viewers.get(&track) else { continue };
+        for session in &own.tracks[track].audience.carried {
+            let Some(viewer) = self.sessions.get(session).and_then(|own| own.viewers.get(&track)) else { continue };
+            let Delivery::Interleaved { client, rtp, .. } = viewer.delivery else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
-            let effect = match viewer.delivery {
-                Delivery::Udp { rtp, .. } => Effect::Datagram(From::Media(session.local), rtp, copy),
-                Delivery::Interleaved { client, rtp, .. } => match interleaved(rtp, &copy) {
-                    Some(framed) => Effect::MediaToClient(client, framed),
-                    None => continue,
-                },
-            };
+            let Some(framed) = interleaved(rtp, &copy) else { continue };
             self.counts.delivered += 1;
-            self.effects.push_back(effect);
+            self.effects.push_back(Effect::MediaToClient(client, framed));
         }
     }
 

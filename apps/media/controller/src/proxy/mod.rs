@@ -10,7 +10,7 @@
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `origin` | what origins answer |
-//! | `flows` | what becomes of a stream's packets: one receiver in the fast path, several by the controller |
+//! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `reports` | RTCP, on both sides |
 //! | `state` | what is shown to operators |
 
@@ -26,6 +26,8 @@ pub mod state;
 mod target;
 mod upstream;
 pub mod world;
+
+pub use self::flows::MOST_RECEIVERS;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -53,6 +55,8 @@ pub type UpstreamId = u64;
 
 /// Tracks at most: places of the program's table `streams.progress`.
 pub const MOST_TRACKS: u32 = 65536;
+/// Places that are not given again at once: a worker may have packets for the group of a track that has ended.
+const RESTING: usize = 64;
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +83,10 @@ pub struct Counts {
     pub slow: u64,
     /// Flow entries that the program's table had no room for.
     pub no_flow: u64,
+    /// Tracks that were refused as they, or all of them, have as many receivers as they may.
+    pub group_full: u64,
+    /// Streams that went to one receiver again although a worker may have had packets of them.
+    pub hasty: u64,
 }
 
 /// The proxy.
@@ -105,7 +113,12 @@ pub struct Proxy<W> {
     pairs: HashMap<(IpAddr, u16), (UpstreamId, usize)>,
     /// What is known of origins, by host and port.
     origins: BTreeMap<String, OriginCounts>,
-    free_tracks: Vec<u32>,
+    /// Places of tracks that have ended, in that order.
+    free_tracks: VecDeque<u32>,
+    /// Receivers of all streams together at most.
+    pub most_receivers: usize,
+    /// Places of all groups together that receivers have, or may have when they play.
+    reserved: usize,
     next_track: u32,
     next_id: u64,
     /// Own name in `Via`, by which loops are found.
@@ -133,7 +146,9 @@ impl<W: World> Proxy<W> {
             tracks: HashMap::new(),
             pairs: HashMap::new(),
             origins: BTreeMap::new(),
-            free_tracks: Vec::new(),
+            free_tracks: VecDeque::new(),
+            most_receivers: MOST_RECEIVERS,
+            reserved: 0,
             next_track: 0,
             next_id: 1,
             pseudonym,
@@ -191,10 +206,12 @@ impl<W: World> Proxy<W> {
 
     /// A place in `streams.progress` for a track.
     fn new_track(&mut self, owner: (UpstreamId, usize)) -> Option<u32> {
-        let number = self.free_tracks.pop().or_else(|| {
-            let number = self.next_track;
-            (number < MOST_TRACKS).then(|| self.next_track += 1).map(|()| number)
-        })?;
+        let number = if self.next_track < MOST_TRACKS && self.free_tracks.len() < RESTING {
+            self.next_track += 1;
+            self.next_track - 1
+        } else {
+            self.free_tracks.pop_front()?
+        };
         self.tracks.insert(number, owner);
         Some(number)
     }

@@ -11,6 +11,7 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
+use super::flows::Audience;
 use super::upstream::{Job, Track, TrackState};
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
@@ -178,6 +179,7 @@ impl<W: World> Proxy<W> {
                 rtcp: None,
                 source: None,
                 key: None,
+                audience: Audience::default(),
                 report: None,
                 own_ssrc: 0,
                 reported: (0, 0),

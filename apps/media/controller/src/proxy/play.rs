@@ -80,7 +80,7 @@ impl<W: World> Proxy<W> {
         let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
         for (track, rewrite) in viewers {
-            self.update_flow(upstream, track);
+            self.update_viewer(upstream, session, track);
             let Some(number) = self.upstreams.get(&upstream).map(|own| own.tracks[track].number) else { continue };
             let progress = self.world.progress(number);
             // What comes next. Where nothing has come yet, that is not known, and need not be said.
@@ -166,7 +166,8 @@ impl<W: World> Proxy<W> {
             return self.ask(upstream, Job::Pause { waiter: (id, request, session) });
         }
         own.playing = false;
-        self.update_flows(upstream);
+        let tracks: Vec<usize> = own.viewers.keys().copied().collect();
+        tracks.into_iter().for_each(|track| self.update_viewer(upstream, session, track));
         let mut response = Response::new(200, request.cseq());
         self.name_session(&mut response, session);
         self.respond(id, response);

@@ -152,7 +152,8 @@ impl<W: World> Proxy<W> {
         let upstream = own.upstream;
         if let Some(viewer) = own.viewers.remove(&track) {
             self.sources.remove(&viewer.rewrite.ssrc);
-            self.update_flow(upstream, track);
+            self.unreserve(upstream, session, track);
+            self.update_viewer(upstream, session, track);
         }
     }
 
@@ -171,7 +172,10 @@ impl<W: World> Proxy<W> {
         if upstream.viewers.is_empty() {
             return self.end_upstream(session.upstream);
         }
-        session.viewers.keys().for_each(|track| self.update_flow(session.upstream, *track));
+        for track in session.viewers.keys() {
+            self.unreserve(session.upstream, id, *track);
+            self.update_viewer(session.upstream, id, *track);
+        }
     }
 
     /// The origin has no more: receivers are told, and the session ends. A connection that carried it is closed, so

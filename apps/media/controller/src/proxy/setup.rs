@@ -84,6 +84,16 @@ impl<W: World> Proxy<W> {
             Ok(session) => session,
             Err(status) => return self.refuse(id, request, status),
         };
+        if matches!(delivery, Delivery::Udp { .. }) {
+            if let Err(status) = self.reserve(upstream, session, track) {
+                if self.sessions.get(&session).is_some_and(|own| own.viewers.is_empty()) {
+                    self.end_session(session);
+                }
+                return self.refuse(id, request, status);
+            }
+        } else {
+            self.unreserve(upstream, session, track);
+        }
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
         let before = own.viewers.insert(track, Viewer { delivery, rewrite, report: None, round_trip: None });

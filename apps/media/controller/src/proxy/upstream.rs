@@ -11,6 +11,7 @@ use wire::rtsp::transport::Transport;
 use wire::rtsp::url::Url;
 use wire::sdp::Description;
 
+use super::flows::Audience;
 use super::target::{Presentation, Target};
 use super::world::{Effect, World};
 use super::{ClientId, OriginId, Proxy, SessionId, UpstreamId};
@@ -97,6 +98,8 @@ pub(super) struct Track {
     pub(super) source: Option<IpAddr>,
     /// What its packets come with, once that is known.
     pub(super) key: Option<FlowKey>,
+    /// Who gets its packets.
+    pub(super) audience: Audience,
     /// The last sender report, and when it came.
     pub(super) report: Option<(SenderReport, Duration)>,
     /// Own source in reports to the origin.
@@ -350,8 +353,9 @@ impl<W: World> Proxy<W> {
         self.connections.remove(&own.connection);
         for track in own.tracks.iter().filter(|track| track.state != TrackState::New) {
             track.key.into_iter().for_each(|key| self.effect(Effect::RemoveFlow(key)));
+            self.dismiss(track.number, &track.audience);
             self.tracks.remove(&track.number);
-            self.free_tracks.push(track.number);
+            self.free_tracks.push_back(track.number);
             if let Some((local, _)) = own.addresses {
                 self.pairs.remove(&(local.ip(), track.port));
                 self.world.release_pair(local.ip(), track.port);
@@ -387,6 +391,7 @@ impl<W: World> Proxy<W> {
         if own.session.is_some() && own.asked.is_none() && since(own.used) >= own.timeout / 2 {
             self.ask(id, Job::KeepAlive);
         }
+        self.flows_tick(id);
         self.report_upstream(id);
     }
 }

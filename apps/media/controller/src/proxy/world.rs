@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{ClientId, OriginId};
-use crate::tables::{Flow, FlowKey, Progress};
+use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
 /// What the proxy asks for and gets at once.
 pub trait World {
@@ -20,6 +20,10 @@ pub trait World {
     fn progress(&mut self, track: u32) -> Progress;
     /// Forgets what was counted of a track.
     fn reset_progress(&mut self, track: u32);
+    /// Adds a receiver to the group of a track; its number there. `None`: there is no room.
+    fn join(&mut self, track: u32, receiver: &Receiver) -> Option<u32>;
+    /// Changes what a receiver knows.
+    fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver);
     /// The time by which [`Progress::heard`] is told, in nanoseconds.
     fn clock(&mut self) -> u64;
 }
@@ -31,8 +35,6 @@ pub enum From {
     Pair(IpAddr, u16),
     /// That of RTCP towards receivers, on an own address.
     Reports(IpAddr),
-    /// That of RTP towards receivers.
-    Media(IpAddr),
 }
 
 /// What is to be done.
@@ -61,6 +63,8 @@ pub enum Effect {
     SetFlow(FlowKey, Flow),
     /// Removes a flow entry.
     RemoveFlow(FlowKey),
+    /// Takes a receiver out of the group of a track, by its number there.
+    Leave(u32, u32),
     /// Sends a datagram.
     Datagram(From, SocketAddr, Vec<u8>),
 }

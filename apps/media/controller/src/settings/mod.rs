@@ -101,6 +101,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Connections, and sessions, of one address.
     pub per_client: usize,
+    /// Receivers over UDP of one track of a stream.
+    pub receivers: usize,
     /// Bytes that wait for a client that reads slowly; packets of streams that find no room are dropped.
     pub backlog: usize,
 }
@@ -126,7 +128,7 @@ impl Default for Settings {
             ports: 20000..=29999,
             origins: Vec::new(),
             streams: Vec::new(),
-            limits: Limits { connections: 4096, sessions: 4096, per_client: 64, backlog: 256 << 10 },
+            limits: Limits { connections: 4096, sessions: 4096, per_client: 64, receivers: 4096, backlog: 256 << 10 },
             timeouts: Timeouts {
                 session: Duration::from_secs(60),
                 idle: Duration::from_secs(60),

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
 
 use super::{Allowed, Credentials, Named, Settings};
+use crate::proxy::MOST_RECEIVERS;
 
 /// Streams with names of their own at most.
 const MOST_STREAMS: usize = 4096;
@@ -53,11 +54,12 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
-        document::only(table, &path, &["connections", "sessions", "per_client", "backlog"], reader.errors);
+        document::only(table, &path, &["connections", "sessions", "per_client", "receivers", "backlog"], reader.errors);
         let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.connections = number("connections", 100_000, limits.connections);
         limits.sessions = number("sessions", 60_000, limits.sessions);
         limits.per_client = number("per_client", 100_000, limits.per_client);
+        limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
     }
     if let Some(value) = table.get("timeouts") {

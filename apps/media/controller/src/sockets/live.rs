@@ -5,14 +5,14 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dataplane::controller::Table;
+use dataplane::controller::{Group, Table};
 use nix::time::{ClockId, clock_gettime};
 
 use super::datagrams::Datagrams;
 use super::shared::WeakShared;
 use crate::proxy::world::World;
 use crate::settings::Settings;
-use crate::tables::Progress;
+use crate::tables::{Progress, Receiver};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct Live {
     pub(super) datagrams: Datagrams,
     /// Of the program that runs.
     pub(super) progress: Option<Table<u32, Progress>>,
+    pub(super) receivers: Option<Group<Receiver>>,
     /// For tasks; there as soon as anything happens.
     pub(super) shared: WeakShared,
 }
@@ -30,7 +31,14 @@ impl Live {
     /// One without ports.
     pub fn new(settings: Arc<Settings>) -> Result<Live, String> {
         let random = File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?;
-        Ok(Live { random, settings, datagrams: Datagrams::default(), progress: None, shared: WeakShared::default() })
+        Ok(Live {
+            random,
+            settings,
+            datagrams: Datagrams::default(),
+            progress: None,
+            receivers: None,
+            shared: WeakShared::default(),
+        })
     }
 }
 
@@ -66,6 +74,17 @@ impl World for Live {
     fn reset_progress(&mut self, track: u32) {
         if let Some(table) = &mut self.progress {
             table.remove(&track);
+        }
+    }
+
+    fn join(&mut self, track: u32, receiver: &Receiver) -> Option<u32> {
+        let joined = self.receivers.as_ref()?.join(track, receiver);
+        joined.inspect_err(|error| tracing::warn!("{} gets nothing: {error}", receiver.to)).ok()
+    }
+
+    fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver) {
+        if let Some(Err(error)) = self.receivers.as_ref().map(|group| group.set(track, member, receiver)) {
+            tracing::warn!("{} gets what it no longer knows: {error}", receiver.to);
         }
     }
 

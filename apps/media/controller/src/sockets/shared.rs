@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use control::application::Answer;
-use dataplane::controller::{NamedTables, Table};
+use dataplane::controller::{Group, NamedTables, Table};
 use serde_json::Value as Json;
 use wire::rtp;
 
@@ -17,9 +17,9 @@ use super::origin;
 use super::outbox::Outbox;
 use crate::admin::queries;
 use crate::proxy::world::{Effect, From};
-use crate::proxy::{ClientId, OriginId, Proxy};
+use crate::proxy::{ClientId, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
-use crate::tables::{Flow, FlowKey, Progress};
+use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
 /// An address as the rest of the program has it: those of IPv4 are IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
@@ -86,9 +86,15 @@ impl Shared {
         let text = |error: dataplane::controller::NameError| error.to_string();
         let mut state = self.lock();
         let mut flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
+        let mut receivers: Group<Receiver> = tables.group("streams.receivers").map_err(text)?;
         if state.flows.is_none() {
             flows.replace(&[]).map_err(|error| format!("table streams.flows: {error}"))?;
+            let left = if receivers.is_empty() { 0 } else { MOST_TRACKS };
+            for group in 0..left {
+                receivers.members(group).iter().for_each(|(member, _)| _ = receivers.leave(group, *member));
+            }
         }
+        state.proxy.world.receivers = Some(receivers);
         state.flows = Some(flows);
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
         state.proxy.world.progress = Some(progress);
@@ -219,11 +225,13 @@ impl State {
                 }
             }
             Effect::RemoveFlow(key) => self.flows.iter_mut().for_each(|flows| _ = flows.remove(&key)),
+            Effect::Leave(track, member) => {
+                self.proxy.world.receivers.iter_mut().for_each(|group| _ = group.leave(track, member));
+            }
             Effect::Datagram(from, to, bytes) => {
                 let by = match from {
                     From::Pair(address, port) => To::PairReports(address, port),
                     From::Reports(address) => To::Reports(address),
-                    From::Media(address) => To::Media(address),
                 };
                 if !self.proxy.world.datagrams.send(by, to, &bytes) {
                     self.proxy.counts.slow += 1;

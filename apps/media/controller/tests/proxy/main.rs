@@ -1,5 +1,6 @@
 //! The proxy's state machine between models of clients and origins, without sockets.
 
+mod groups;
 mod hostile;
 mod model;
 #[path = "../support/origin.rs"]
@@ -105,7 +106,8 @@ fn transports_say_what_the_proxy_does() {
     assert!(answer.headers.get("transport").unwrap().contains("RTP/AVP/TCP;unicast;interleaved=4-5"));
     model.good(client, "PLAY", URL, &[("Session", &session)]);
     assert!(matches!(model.flow_from(6970).1.leads, Leads::Receiver { .. }));
-    assert_eq!(model.flow_from(6972).1.leads, Leads::Controller);
+    let (_, carried) = model.flow_from(6972);
+    assert_eq!((carried.leads, carried.tapped), (Leads::Nobody, true));
     // The session is its connection's.
     model.proxy.client_closed(client);
     model.run();

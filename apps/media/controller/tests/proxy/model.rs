@@ -8,7 +8,7 @@ use std::time::Duration;
 use media::proxy::world::{Effect, From, World};
 use media::proxy::{ClientId, OriginId, Proxy};
 use media::settings::{Allowed, Credentials, Named, Settings};
-use media::tables::{Flow, FlowKey, Progress};
+use media::tables::{Flow, FlowKey, Leads, Progress, Receiver};
 use wire::rtsp::framing::{Framer, Item};
 use wire::rtsp::message::{Request, Response};
 
@@ -23,6 +23,8 @@ pub struct Surroundings {
     /// How many there may be.
     pub most_pairs: usize,
     pub progress: BTreeMap<u32, Progress>,
+    /// Members of groups, by group and number.
+    pub members: BTreeMap<(u32, u32), Receiver>,
     pub clock: u64,
 }
 
@@ -58,6 +60,16 @@ impl World for Surroundings {
         self.progress.remove(&track);
     }
 
+    fn join(&mut self, track: u32, receiver: &Receiver) -> Option<u32> {
+        let member = (0..).find(|member| !self.members.contains_key(&(track, *member)))?;
+        self.members.insert((track, member), *receiver);
+        Some(member)
+    }
+
+    fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver) {
+        self.members.insert((track, member), *receiver).expect("a member");
+    }
+
     fn clock(&mut self) -> u64 {
         self.clock
     }
@@ -83,6 +95,8 @@ pub struct Model {
     pub closed_clients: BTreeSet<ClientId>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// Who would have got a packet of any stream over UDP, at each change of entries and members.
+    pub audiences: Vec<BTreeSet<SocketAddr>>,
     cseq: u32,
 }
 
@@ -116,6 +130,7 @@ impl Model {
             closed_clients: BTreeSet::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            audiences: Vec::new(),
             cseq: 0,
         }
     }
@@ -130,6 +145,7 @@ impl Model {
     /// Carries out what the proxy has done, until it does nothing more.
     pub fn run(&mut self) {
         while let Some(effect) = self.proxy.next_effect() {
+            let changes = matches!(effect, Effect::SetFlow(..) | Effect::RemoveFlow(_) | Effect::Leave(..));
             match effect {
                 Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes) => {
                     let Some((framer, items)) = self.got.get_mut(&id) else { continue };
@@ -163,9 +179,26 @@ impl Model {
                 Effect::RemoveFlow(key) => {
                     self.flows.remove(&format!("{key:?}")).expect("a flow that was set");
                 }
+                Effect::Leave(track, member) => {
+                    self.proxy.world.members.remove(&(track, member)).expect("a member");
+                }
                 Effect::Datagram(from, to, bytes) => self.datagrams.push((from, to, bytes)),
             }
+            if changes {
+                self.audiences.push(self.audience());
+            }
         }
+    }
+
+    /// Who gets packets over UDP, as the program does it.
+    pub fn audience(&self) -> BTreeSet<SocketAddr> {
+        let members = |track: u32| self.proxy.world.members.range((track, 0)..=(track, u32::MAX));
+        let of = |(_, flow): &(FlowKey, Flow)| match flow.leads {
+            Leads::Nobody => Vec::new(),
+            Leads::Receiver { to, .. } => vec![to],
+            Leads::Group => members(flow.track).map(|(_, receiver)| receiver.to).collect(),
+        };
+        self.flows.values().flat_map(of).collect()
     }
 
     /// Sends a request; the answer, if it has come.
@@ -273,6 +306,7 @@ impl Model {
         assert_eq!((sessions, streams), (0, 0));
         assert!(self.proxy.world.pairs.is_empty(), "{:?}", self.proxy.world.pairs);
         assert!(self.flows.is_empty(), "{:?}", self.flows);
+        assert!(self.proxy.world.members.is_empty(), "{:?}", self.proxy.world.members);
         let open: Vec<_> = self.origins.keys().filter(|id| !self.closed_origins.contains(id)).collect();
         assert!(open.is_empty(), "{open:?}");
     }

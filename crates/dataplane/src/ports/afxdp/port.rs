@@ -53,6 +53,13 @@ struct State {
     sends: bool,
 }
 
+/// How the fast path sends by an interface.
+#[derive(Debug)]
+struct Sending {
+    /// Whether it returns packets that came by it.
+    returns: bool,
+}
+
 /// What keeps packets coming. Dropped in this order.
 #[derive(Debug)]
 struct Hold {
@@ -151,7 +158,7 @@ impl Port {
         let now = match sys::interface(&self.ask, name) {
             Ok(now) if now.up => now,
             other => {
-                self.let_send(&mut state, false);
+                self.let_send(&mut state, None);
                 return InterfaceCheck::Trouble(match other {
                     Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
                     Err(_) => format!("{name}: was removed"),
@@ -185,7 +192,7 @@ impl Port {
         // What cannot be asked now can be asked the next time.
         let _ = entry.map(|entry| entry.look(index, netlink));
         let is_up = sys::interface(&self.ask, &self.interface).is_ok_and(|now| now.up && now.index == index);
-        let sends = is_up && self.can_send(index, netlink);
+        let sends = if is_up { self.can_send(index, netlink) } else { None };
         let mut state = self.lock();
         if state.index == index {
             self.let_send(&mut state, sends);
@@ -246,22 +253,21 @@ impl Port {
         self.count.as_ref()
     }
 
-    /// Whether the fast path could send by an interface.
-    fn can_send(&self, index: i32, netlink: &Netlink) -> bool {
-        let Take::HandedOver(path, _) = &self.take else { return false };
-        netlink.takes_redirects(index, path.takes_pieces())
+    /// Whether and how the fast path could send by an interface. Asks the kernel, so no worker may wait for that: see
+    /// [`Port::watch`].
+    fn can_send(&self, index: i32, netlink: &Netlink) -> Option<Sending> {
+        let Take::HandedOver(path, _) = &self.take else { return None };
+        // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux
+        // 6.18).
+        let sending = || Sending { returns: netlink.link(index).is_ok_and(|link| !link.is_veth) };
+        netlink.takes_redirects(index, path.takes_pieces()).then(sending)
     }
 
     /// Lets the fast path send by the interface, or workers.
-    fn let_send(&self, state: &mut State, sends: bool) {
+    fn let_send(&self, state: &mut State, sending: Option<Sending>) {
         let Take::HandedOver(path, role) = &self.take else { return };
-        if state.sends == sends {
-            return;
-        }
-        // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux
-        // 6.18).
-        let returns = self.netlink.link(state.index).is_ok_and(|link| !link.is_veth);
-        if path.send_by(*role, state.index, sends, returns).is_ok() {
+        let (sends, returns) = (sending.is_some(), sending.is_some_and(|own| own.returns));
+        if state.sends != sends && path.send_by(*role, state.index, sends, returns).is_ok() {
             state.sends = sends;
         }
     }

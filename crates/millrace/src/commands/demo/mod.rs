@@ -1,5 +1,6 @@
 //! `millrace demo`: applications at work on this machine, in network namespaces of its own: four hosts around the L3
-//! switch, or (`splice`) clients and web servers with the splicer between them.
+//! switch, clients and web servers with the splicer between them (`splice`), an origin and players with the media proxy
+//! between them (`media`).
 //!
 //! Everything belongs to this process and is gone when it ends, however it ends: see the `lab` crate.
 
@@ -30,7 +31,7 @@ pub struct Args {
     /// What to show
     #[arg(default_value = SWITCH, value_parser = PossibleValuesParser::new(scenes()))]
     what: String,
-    /// Length of the packet blast, or of all that the splicer shows
+    /// Length of the packet blast, or of what another application shows
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = cli::arguments::seconds)]
     seconds: Duration,
     /// Megabytes fetched with curl

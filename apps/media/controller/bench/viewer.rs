@@ -1,0 +1,95 @@
+//! Viewers: their RTSP, and the sockets that their packets come to.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use wire::rtsp::framing::{Framer, Item};
+use wire::rtsp::message::{Request, Response};
+
+use super::network::{self, ORIGIN};
+use crate::text;
+
+/// Until something is answered.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The first of the receivers' ports; each has two.
+const FIRST_PORT: u16 = 4000;
+/// The least room that a socket can have.
+const LITTLE: usize = 2048;
+
+/// The port that a receiver's packets come to.
+pub fn port(number: usize) -> u16 {
+    FIRST_PORT + 2 * (number % 30_000) as u16
+}
+
+/// A socket at a receiver's port. Where `little`, it keeps a few packets, which nobody reads: the others end there.
+pub fn socket(number: usize, little: bool) -> Result<UdpSocket, String> {
+    let socket =
+        UdpSocket::bind(("0.0.0.0", port(number))).map_err(|error| format!("port {}: {error}", port(number)))?;
+    let room = if little { LITTLE } else { 8 << 20 };
+    setsockopt(&socket, sockopt::RcvBufForce, &room).map_err(text)?;
+    Ok(socket)
+}
+
+/// A connection with a session.
+pub struct Viewer {
+    stream: TcpStream,
+    framer: Framer,
+    cseq: u32,
+    session: String,
+    url: String,
+}
+
+impl Viewer {
+    /// Sets a session up, of the thread's network namespace.
+    pub fn set_up(number: usize) -> Result<Viewer, String> {
+        let stream = TcpStream::connect(network::proxy()).map_err(|error| format!("viewer {number}: {error}"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        let url = format!("rtsp://{}/{ORIGIN}/live", network::proxy());
+        let mut own = Viewer { stream, framer: Framer::default(), cseq: 0, session: String::new(), url };
+        own.ask("DESCRIBE", "", &[("Accept", "application/sdp")])?;
+        let ports = format!("RTP/AVP;unicast;client_port={}-{}", port(number), port(number) + 1);
+        let answer = own.ask("SETUP", "/trackID=0", &[("Transport", &ports)])?;
+        let session = answer.headers.get("session").ok_or("SETUP named no session")?;
+        own.session = session.split(';').next().unwrap_or_default().to_owned();
+        Ok(own)
+    }
+
+    pub fn play(&mut self) -> Result<(), String> {
+        self.ask("PLAY", "", &[("Range", "npt=0.000-")]).map(drop)
+    }
+
+    pub fn keep_alive(&mut self) -> Result<(), String> {
+        self.ask("GET_PARAMETER", "", &[]).map(drop)
+    }
+
+    pub fn tear_down(mut self) -> Result<(), String> {
+        self.ask("TEARDOWN", "", &[]).map(drop)
+    }
+
+    fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Response, String> {
+        let mut request = Request::new(method, &format!("{}{path}", self.url));
+        self.cseq += 1;
+        request.headers.push("CSeq", self.cseq.to_string());
+        if !self.session.is_empty() {
+            request.headers.push("Session", self.session.clone());
+        }
+        headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        self.stream.write_all(&request.to_bytes()).map_err(text)?;
+        let mut buffer = [0; 4096];
+        loop {
+            match self.framer.next_item() {
+                Ok(Some(Item::Response(response))) if response.status == 200 => return Ok(response),
+                Ok(Some(Item::Response(response))) => return Err(format!("{method}: {}", response.status)),
+                Ok(Some(_)) => {}
+                Ok(None) => match self.stream.read(&mut buffer).map_err(|error| format!("{method}: {error}"))? {
+                    0 => return Err(format!("{method}: the connection was closed")),
+                    count => self.framer.push(&buffer[..count]),
+                },
+                Err(error) => return Err(format!("{method}: {error:?}")),
+            }
+        }
+    }
+}
