@@ -83,7 +83,7 @@ impl Results {
         };
         let cells = |r: &Row| {
             let ratio = best(r).map_or(String::new(), |best| format!("{:.2}", r.median / best));
-            let numbers = [r.median, r.min, r.max].map(|n| format!("{n:.2}"));
+            let numbers = [r.median, r.min, r.max].map(number);
             let [median, min, max] = numbers;
             [r.case.clone(), r.system.clone(), r.metric.clone(), median, ratio, min, max, r.runs.to_string()]
         };
@@ -126,6 +126,11 @@ impl Results {
         println!("\n{machine}; also in {}/{name}.json", folder.display());
         Ok(())
     }
+}
+
+/// A number with two decimals, or with more where it is small.
+fn number(n: f64) -> String {
+    if n != 0.0 && n.abs() < 0.1 { format!("{n:.5}") } else { format!("{n:.2}") }
 }
 
 /// Processor and number of cores.
@@ -178,5 +183,6 @@ mod tests {
         assert_eq!(cells("| c ")[4..6], ["2.00", "1.00"]);
         assert_eq!(cells("| c-straight ")[4..6], ["4.00", "2.00"]);
         assert_eq!(cells("compile")[4..6], ["30.00", ""]);
+        assert_eq!([0.0, -0.00391, 0.25].map(number), ["0.00", "-0.00391", "0.25"]);
     }
 }

@@ -238,8 +238,12 @@ pub fn race<S: Copy>(
 /// CPU time that is not idle, of all CPUs since the start, in ns.
 pub fn busy() -> Result<f64, String> {
     let stat = std::fs::read_to_string("/proc/stat").map_err(text)?;
-    let fields: Vec<f64> =
-        stat.lines().next().unwrap_or("").split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    busy_in(stat.lines().next().unwrap_or(""))
+}
+
+/// As [`busy`], in a line of /proc/stat.
+pub fn busy_in(line: &str) -> Result<f64, String> {
+    let fields: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     match fields[..] {
         // user, nice, system, idle, iowait, irq, softirq, in ticks of 10 ms
         [user, nice, system, _, _, irq, softirq, ..] => Ok((user + nice + system + irq + softirq) * 1e7),

@@ -1,4 +1,4 @@
-//! `bench stream`: what a stream costs that goes to many receivers.
+//! `bench stream`: what a stream costs that goes to many receivers, and one that a controller looks at ([`tap`]).
 //!
 //! Source, system and receivers are on one CPU, by turns: the source sends a burst and gives the CPU away until all
 //! copies have come. What the whole machine is busy meanwhile is charged, the receivers' work to all systems alike.
@@ -6,6 +6,7 @@
 mod frame;
 mod network;
 mod peer;
+mod tap;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
             fan_out(&case, (receivers, links), &program, (runs, window), &mut results)?;
         }
     }
+    tap::measure((runs, window), &mut results)?;
     Ok(results)
 }
 

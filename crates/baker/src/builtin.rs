@@ -59,6 +59,8 @@ pub enum Function {
     NowNs,
     /// `table_insert(table, key, value)`, `table_insert(set, key)`
     TableInsert,
+    /// `table_insert_new(table, key, value)`, `table_insert_new(set, key)`
+    TableInsertNew,
     /// `table_remove(table, key)`
     TableRemove,
     /// `timer_set(table[key], time)`
@@ -164,7 +166,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 35] = [
+pub static FUNCTIONS: [Builtin; 36] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -454,6 +456,17 @@ pub static FUNCTIONS: [Builtin; 35] = [
             "table_insert",
             "bool table_insert(table, key, value)",
             "Inserts an entry or replaces its value; true where it is now there. A member of a set has no value.",
+        )
+    },
+    Builtin {
+        not_locked: CHANGES_TABLE,
+        ..row(
+            Function::TableInsertNew,
+            (2, 3),
+            "table_insert_new",
+            "bool table_insert_new(table, key, value)",
+            "Inserts an entry where there is none under the key; true where it did. One that is there stays as it is. Of \
+             several that try at the same time one does. For hash tables and sets.",
         )
     },
     Builtin {

@@ -426,6 +426,18 @@ pub fn hash_tag(hash: u64) -> u16 {
     (hash >> 32) as u16
 }
 
+/// What became of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Inserted {
+    /// There is no room, which generated code counts.
+    Full = 0,
+    /// The entry is there.
+    Done = 1,
+    /// There was one, and it stays as it is.
+    Stays = 2,
+}
+
 /// Functions of the data plane that generated code calls, the same for all tables of a kind. Keys are packed
 /// ([`pack_key`]), values are laid out by their `Layout`, padding zero, aligned as it says. The functions do not
 /// unwind, do not keep the pointers to key and value, and touch no frame, descriptor, counter or context: generated
@@ -434,8 +446,8 @@ pub fn hash_tag(hash: u64) -> u16 {
 pub struct Runtime {
     /// Table control block, key → value or null.
     pub hash_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
-    /// Table control block, key, value → 1, or 0 when full (the generated code counts it).
-    pub hash_insert: unsafe extern "C" fn(*mut u8, *const u64, *const u8) -> u8,
+    /// Table control block, key, value, 1 where an entry that is there is to stay as it is → one of [`Inserted`].
+    pub hash_insert: unsafe extern "C" fn(*mut u8, *const u64, *const u8, u8) -> u8,
     /// Table control block, key → 1, or 0 when it was not there.
     pub hash_remove: unsafe extern "C" fn(*mut u8, *const u64) -> u8,
     /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.

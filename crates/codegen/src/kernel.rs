@@ -22,7 +22,7 @@ mod leaving;
 use baker::ir::{CounterSlots, PpfId, Program};
 use baker::source::Span;
 
-pub use leaving::{Punt, TAP_BATCH, Tap};
+pub use leaving::{ARMED_SOON, Armed, Punt, TAP_BATCH, Tap};
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
@@ -136,6 +136,19 @@ pub struct Memory {
     pub epoch: u64,
     /// Where each table lies.
     pub tables: Vec<TableLocation>,
+    /// For each table where the deadlines of its entries lie ([`DueTimes`]), where they have any.
+    pub deadlines: Vec<Option<u64>>,
+}
+
+/// The deadlines of a table's entries: a word each, by the entry's number; 0 is none.
+pub struct DueTimes;
+
+impl DueTimes {
+    /// Where a word lies that is other than 0 where a worker was not told of a deadline, so that all have to be looked
+    /// through.
+    pub const MISSED: u64 = 0;
+    /// Where the words begin.
+    pub const FIRST: u64 = 64;
 }
 
 /// Where a table lies: distances from the memory's start. The layouts are those of [`crate::abi`].
@@ -338,7 +351,7 @@ pub enum Reason {
     Grows,
     /// Controllers live in the process.
     CallsController,
-    /// Workers have the timers of deadlines.
+    /// Timers run on workers.
     Deadlines,
     /// Received frames have 14 bytes at least, and what leaves must have as many; the protocol of `rx` has fewer.
     ShortFrames,
@@ -359,7 +372,7 @@ impl std::fmt::Display for Reason {
             Reason::Holds => "holds packets, and the kernel has one packet at a time",
             Reason::Grows => "lets the packet grow at its end, and drivers leave little room there",
             Reason::CallsController => "calls a function of a controller, which is in user space",
-            Reason::Deadlines => "changes the deadlines of table entries, whose timers workers run",
+            Reason::Deadlines => "takes deadlines of table entries, whose timers workers run",
             Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",

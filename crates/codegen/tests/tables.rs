@@ -103,7 +103,7 @@ fn array_insertions() {
         |asm, packet, table| {
             let index = asm.load(packet, 0, 32);
             let seven = asm.constant(8, 7);
-            let done = asm.int(1, Op::Insert { table, key: vec![index], value: vec![seven, index] });
+            let done = asm.int(1, Op::Insert { table, key: vec![index], value: vec![seven, index], new: false });
             let wide = asm.resize(done, 8);
             asm.store(packet, 32, wide);
         },
@@ -205,7 +205,7 @@ fn hash_program() -> Program {
             asm.end(Terminator::Branch(is_insert, dest(insert, &[]), dest(not_insert, &[])), insert);
             let new = asm.load(packet, 112, 64);
             let flag = asm.constant(1, 1);
-            let done = asm.int(1, Op::Insert { table, key: key.clone(), value: vec![flag, new] });
+            let done = asm.int(1, Op::Insert { table, key: key.clone(), value: vec![flag, new], new: false });
             let done = asm.resize(done, 64);
             asm.end(Terminator::Jump(dest(end, &[done])), not_insert);
             let is_remove = asm.cmp(CmpOp::Eq, what, two);
@@ -288,7 +288,7 @@ fn entries_keep_their_order() {
         |asm, packet, (table, value)| {
             let key = asm.load(packet, 0, 32);
             let zero = asm.constant(64, 0);
-            asm.int(1, Op::Insert { table, key: vec![key], value: vec![zero] });
+            asm.int(1, Op::Insert { table, key: vec![key], value: vec![zero], new: false });
             for _ in 0..3 {
                 let entry = asm.def(Ty::Entry(value), Op::Lookup { table, key: vec![key] });
                 if_found(asm, entry, |asm| {

@@ -198,7 +198,7 @@ bounce.seen = 5
         "11: step[0].out[0].port: there is no port \"hots\"; did you mean `host`?; accepted: one of a, b, host",
         "11: step[0].out[0].packet: column 5: expected two hexadecimal digits for each byte",
         "11: step[0].out[1]: `port` is missing; accepted: port and packet",
-        "12: step[0].drops.oddd: there is no such drop reason; did you mean `odd`?; accepted: truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full, odd",
+        "12: step[0].drops.oddd: there is no such drop reason; did you mean `odd`?; accepted: truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full, deadline_late, odd",
         "12: step[0].drops.odd: 0 is out of range; accepted: an integer from 1 to 4294967295",
         "13: step[1]: `in` is missing; accepted: in = { port = \"…\", packet = \"…\" }, or wait = \"30s\"",
         "14: step[1].on: unknown key; did you mean `in`?; accepted: note, in, wait, out, drops",

@@ -160,7 +160,7 @@ fn body() -> Body {
     let other = body.push(entry, Ty::Int(8), Op::Bin(BinOp::Xor, port, one), None);
     body.effect(entry, Op::MetaStore { packet, field: Program::TX_PORT, value: other }, None);
     let (table, cell) = (TableId(0), body.push(entry, Ty::Int(32), Op::Cast(CastOp::ZExt, port), None));
-    body.push(entry, Ty::Int(1), Op::Insert { table, key: vec![source], value: vec![port] }, None);
+    body.push(entry, Ty::Int(1), Op::Insert { table, key: vec![source], value: vec![port], new: false }, None);
     let amount = body.push(entry, Ty::Int(64), Op::Const(1), None);
     body.effect(entry, Op::Count { counter: CounterId(0), index: cell, amount }, None);
     let dest = |block| Dest { block, args: Vec::new() };

@@ -71,7 +71,7 @@ impl CodeChecker<'_, '_> {
                 None => Typed::error(span),
             },
             Function::NowNs => Typed::new(ExprKind::Now, unsigned(64), span),
-            Function::TableInsert => self.table_insert(&name, &args, span),
+            Function::TableInsert | Function::TableInsertNew => self.table_insert(function, &name, &args, span),
             Function::TableRemove => self.table_remove(&name, &args, span),
             Function::TimerSet => self.timer_set(&args, span),
             Function::TimerCancel => self.timer_cancel(&args, span),
@@ -92,7 +92,7 @@ impl CodeChecker<'_, '_> {
         }
     }
 
-    fn table_insert(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+    fn table_insert(&mut self, function: Function, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
         // A member of a set has no value.
         let is_set = args.first().and_then(|table| self.named(table)).is_some_and(|symbol| self.is_set(symbol));
         let count = if is_set { 2 } else { 3 };
@@ -101,7 +101,11 @@ impl CodeChecker<'_, '_> {
             Some(value) => self.expr(value, None),
             None => Typed::new(ExprKind::Const(1), Type::Bool, span),
         };
-        self.insert(table, key, value, span)
+        let new = function == Function::TableInsertNew;
+        if new && !self.checker.hir.tables[table.0 as usize].kind_row().removes {
+            return self.wrong_table(&args[0], "only hash tables and sets take new entries");
+        }
+        self.insert(table, key, (value, new), span)
     }
 
     fn table_remove(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
@@ -175,8 +179,8 @@ impl CodeChecker<'_, '_> {
         Typed::error(span)
     }
 
-    /// `table[key] = value` and `table_insert`.
-    pub(super) fn insert(&mut self, table: TableId, key: Expr, value: Typed, span: Span) -> Typed {
+    /// `table[key] = value` and `table_insert`, or, where the entry is to be new, `table_insert_new`.
+    pub(super) fn insert(&mut self, table: TableId, key: Expr, (value, new): (Typed, bool), span: Span) -> Typed {
         let info = &self.checker.hir.tables[table.0 as usize];
         if !info.kind_row().inserts {
             self.error(
@@ -187,7 +191,7 @@ impl CodeChecker<'_, '_> {
         }
         let ty = self.checker.pointee(info.value);
         let Some(value) = self.coerce(value, ty) else { return Typed::error(span) };
-        Typed::new(ExprKind::Insert(table, vec![key], Box::new(value)), Type::Bool, span)
+        Typed::new(ExprKind::Insert(table, vec![key], Box::new(value), new), Type::Bool, span)
     }
 
     pub(super) fn function_call(

@@ -367,7 +367,7 @@ pub enum ExprKind {
     /// A struct value, one expression per field.
     Struct(Vec<Expr>),
     /// `table_insert` or `table[key] = value`: true where the entry is now there.
-    Insert(TableId, Vec<Expr>, Box<Expr>),
+    Insert(TableId, Vec<Expr>, Box<Expr>, bool),
     /// `table_remove`: true where the entry was there.
     Remove(TableId, Vec<Expr>),
     /// `timer_set`: the table, the key, the time; true where the entry is there. `timer_cancel`: the time is 0.
@@ -403,6 +403,7 @@ impl ExprKind {
         Some(match self {
             ExprKind::Now => Builtin::NowNs,
             ExprKind::Length(_) => Builtin::PacketLength,
+            ExprKind::Insert(.., true) => Builtin::TableInsertNew,
             ExprKind::Insert(..) => Builtin::TableInsert,
             ExprKind::Remove(..) => Builtin::TableRemove,
             ExprKind::SetDeadline(..) => Builtin::TimerSet,

@@ -206,7 +206,7 @@ impl CodeChecker<'_, '_> {
                 );
                 return None;
             }
-            let inserted = self.insert(table, key, value, span);
+            let inserted = self.insert(table, key, (value, false), span);
             return (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr));
         }
         let target = self.expr(target, None);
@@ -287,7 +287,7 @@ impl CodeChecker<'_, '_> {
                 Some(StmtKind::SetEntry(*pointer, value))
             }
             ExprKind::ArrayValue(table, index) => {
-                let inserted = self.insert(table, *index, value, span);
+                let inserted = self.insert(table, *index, (value, false), span);
                 (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr))
             }
             ExprKind::Element(holder, elements, index) => {

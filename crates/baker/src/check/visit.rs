@@ -50,7 +50,7 @@ macro_rules! one_level_down {
                     | ExprKind::Struct(operands)
                     | ExprKind::Packet(_, _, operands)
                     | ExprKind::Remove(_, operands) => operands.$iter().for_each(visit),
-                    ExprKind::Insert(_, key, value) | ExprKind::SetDeadline(_, key, value) => {
+                    ExprKind::Insert(_, key, value, _) | ExprKind::SetDeadline(_, key, value) => {
                         key.$iter().for_each(&mut visit);
                         visit(value);
                     }

@@ -330,7 +330,8 @@ pub enum Op {
         entry: Value,
     },
     /// Inserts or replaces; 1 where the entry is now there, 0 where the table was full (counted under the table).
-    /// For an array: 0 where the index is at or above the capacity. Not for lpm.
+    /// For an array: 0 where the index is at or above the capacity. Not for lpm. Where only a `new` entry is wanted, 0,
+    /// without a count, where there is one, which stays as it is; only for hash.
     Insert {
         /// The table.
         table: TableId,
@@ -338,6 +339,8 @@ pub enum Op {
         key: Vec<Value>,
         /// One value per field of the value's layout but for the lock.
         value: Vec<Value>,
+        /// Whether an entry that is there stays as it is.
+        new: bool,
     },
     /// Removes a hash entry; 1 where it was there. Only for hash. A pointer to the entry still reads and writes its
     /// value until the packet is done; no look-up finds it any more, also where the key is inserted again.

@@ -313,7 +313,8 @@ impl Names<'_> {
             Op::EntryStore { entry, field, value } => {
                 format!("{name} {}, v{}", self.entry_field(*entry, *field), value.0)
             }
-            Op::Insert { table, key, value } => {
+            Op::Insert { table, key, value, new } => {
+                let name = if *new { "insert_new" } else { name };
                 format!("{name} {}({}) = ({})", self.table(*table), values(key), values(value))
             }
             Op::Remove { table, key } => format!("{name} {}({})", self.table(*table), values(key)),

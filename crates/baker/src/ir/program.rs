@@ -192,11 +192,12 @@ impl Program {
         timers.filter_map(|(id, timer)| Some((id, timer.table?)))
     }
 
-    /// Whether it makes copies that leave the kernel by a ring.
-    pub fn has_taps(&self) -> bool {
-        self.bodies()
-            .flat_map(|body| &body.blocks)
-            .any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Tap { .. })))
+    /// Whether PPFs of the kernel's part of a program write into the rings of workers: copies, or that they have set a
+    /// deadline.
+    pub fn uses_rings(&self) -> bool {
+        let reached = self.ppfs.iter().zip(self.reached_from([Program::RX])).filter(|(_, reached)| *reached);
+        let mut insts = reached.flat_map(|(ppf, _)| &ppf.body.blocks).flat_map(|block| &block.insts);
+        insts.any(|inst| matches!(inst.op, Op::Tap { .. } | Op::SetDeadline { .. }))
     }
 
     /// Whether what it does depends on the time.
@@ -215,7 +216,7 @@ impl Program {
 pub const GROUP_FIELDS: [&str; 3] = ["group", "member", "group.table"];
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 12] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 13] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -228,6 +229,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 12] = [
     ("no_reason", "the program gave a drop reason that is none, such as one that was never set"),
     ("ended", "no drop: the program was done with the packet (`packet_end`)"),
     ("tap_full", "in the kernel: a copy for workers or a controller found no place in their ring"),
+    ("deadline_late", "no drop: in the kernel, a deadline found no place in a worker's ring, and was looked for"),
 ];
 
 impl DropId {
@@ -255,6 +257,8 @@ impl DropId {
     pub const ENDED: DropId = DropId(10);
     /// `tap_full`: there was no place for a copy that the kernel has made.
     pub const TAP_FULL: DropId = DropId(11);
+    /// `deadline_late`: a worker was not told of a deadline that the kernel has set, and has to look for it.
+    pub const DEADLINE_LATE: DropId = DropId(12);
 }
 
 /// A protocol's fixed header.

@@ -26,10 +26,19 @@ mod taps;
 pub use split::{Split, split};
 pub use taps::Tap;
 
+/// A deadline of a table's entries that the kernel sets: a worker is told by a ring, and runs its timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The table.
+    pub table: TableId,
+    /// Where it is set.
+    pub span: Option<Span>,
+}
+
 use std::collections::BTreeMap;
 
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, Inst, Pin, Ppf, PpfId, Program, Target, Times};
+use crate::ir::{ChannelId, Inst, Op, Pin, Ppf, PpfId, Program, TableId, Target, Times};
 use crate::source::Span;
 
 /// Why an operation cannot be done; `None` where it can.
@@ -85,6 +94,8 @@ pub struct Placement {
     pub stages: Vec<Stage>,
     /// By PPF: the copies that leave it by a ring, where it runs in the kernel.
     pub taps: Vec<Vec<Tap>>,
+    /// By PPF: where it sets deadlines, where it runs in the kernel.
+    pub deadlines: Vec<Vec<Deadline>>,
     /// Channels from the kernel to workers.
     pub cuts: Vec<ChannelId>,
 }
@@ -94,24 +105,29 @@ impl Placement {
     /// the kernel cannot run there.
     pub fn new(program: &Program, limits: &Limits) -> Result<Placement, Vec<Diagnostic>> {
         let mut placer = Placer::new(program, limits);
-        let (mut stages, mut taps) = (vec![Stage::Behind; program.ppfs.len()], vec![Vec::new(); program.ppfs.len()]);
+        let mut ppfs = vec![Placed::workers(Stage::Behind); program.ppfs.len()];
         let mut cuts = Vec::new();
         let mut work = vec![Program::RX];
         while let Some(channel) = work.pop() {
             let Target::Ppf(PpfId(ppf)) = program.channels[channel.0 as usize].target else { continue };
-            let stage = &mut stages[ppf as usize];
-            if *stage == Stage::Behind {
-                (*stage, taps[ppf as usize]) = placer.stage(PpfId(ppf)).clone();
-                if matches!(stage, Stage::Kernel(_)) {
+            let placed = &mut ppfs[ppf as usize];
+            if placed.stage == Stage::Behind {
+                *placed = placer.stage(PpfId(ppf)).clone();
+                if placed.is_kernel() {
                     work.extend(program.ppfs[ppf as usize].body.puts());
                 }
             }
-            if !matches!(stage, Stage::Kernel(_)) && !cuts.contains(&channel) {
+            if !placed.is_kernel() && !cuts.contains(&channel) {
                 cuts.push(channel);
             }
         }
         cuts.sort();
-        let placement = Placement { stages, taps, cuts };
+        let mut placement = Placement { stages: Vec::new(), taps: Vec::new(), deadlines: Vec::new(), cuts };
+        for Placed { stage, taps, deadlines } in ppfs {
+            placement.stages.push(stage);
+            placement.taps.push(taps);
+            placement.deadlines.push(deadlines);
+        }
         let errors: Vec<Diagnostic> =
             program.ppfs.iter().zip(&placement.stages).filter_map(|(ppf, stage)| contradiction(ppf, stage)).collect();
         if errors.is_empty() { Ok(placement) } else { Err(errors) }
@@ -128,13 +144,31 @@ impl Placement {
     }
 }
 
+/// Where a PPF runs, and what leaves it by a ring where that is the kernel.
+#[derive(Clone)]
+struct Placed {
+    stage: Stage,
+    taps: Vec<Tap>,
+    deadlines: Vec<Deadline>,
+}
+
+impl Placed {
+    fn workers(stage: Stage) -> Self {
+        Placed { stage, taps: Vec::new(), deadlines: Vec::new() }
+    }
+
+    fn is_kernel(&self) -> bool {
+        matches!(self.stage, Stage::Kernel(_))
+    }
+}
+
 /// Where PPFs run that packets come to in the kernel.
 struct Placer<'p> {
     program: &'p Program,
     limits: &'p Limits<'p>,
     times: Times,
     /// As far as it was asked.
-    known: Vec<Option<(Stage, Vec<Tap>)>>,
+    known: Vec<Option<Placed>>,
 }
 
 impl<'p> Placer<'p> {
@@ -142,8 +176,8 @@ impl<'p> Placer<'p> {
         Placer { program, limits, times: Times::new(program), known: vec![None; program.ppfs.len()] }
     }
 
-    /// Of one, with its copies that leave by a ring.
-    fn stage(&mut self, id: PpfId) -> &(Stage, Vec<Tap>) {
+    /// Of one.
+    fn stage(&mut self, id: PpfId) -> &Placed {
         if self.known[id.0 as usize].is_none() {
             let found = self.own_stage(id);
             self.known[id.0 as usize] = Some(found);
@@ -157,22 +191,21 @@ impl<'p> Placer<'p> {
             Target::Controller(_) | Target::Queue(..) | Target::Group(..) => true,
             Target::Tx | Target::Host => false,
             // Channels make no cycle.
-            Target::Ppf(ppf) => !matches!(self.stage(ppf).0, Stage::Kernel(_)),
+            Target::Ppf(ppf) => !self.stage(ppf).is_kernel(),
         }
     }
 
-    fn own_stage(&mut self, id: PpfId) -> (Stage, Vec<Tap>) {
+    fn own_stage(&mut self, id: PpfId) -> Placed {
         let (program, limits) = (self.program, self.limits);
         let ppf = &program.ppfs[id.0 as usize];
-        let workers = |stage| (stage, Vec::new());
         if ppf.pin == Some(Pin::Worker) {
-            return workers(Stage::Pinned);
+            return Placed::workers(Stage::Pinned);
         }
         if let Some(reason) = limits.whole.first().or_else(|| limits.ppfs.get(&id)) {
-            return workers(Stage::Cannot(Obstacle { reason: reason.clone(), span: ppf.span }));
+            return Placed::workers(Stage::Cannot(Obstacle { reason: reason.clone(), span: ppf.span }));
         }
         let clean = clean::clean(&ppf.body, &self.times);
-        let (mut punts, mut taps) = (Vec::<Obstacle>::new(), Vec::new());
+        let (mut punts, mut taps, mut deadlines) = (Vec::<Obstacle>::new(), Vec::new(), Vec::new());
         for (index, (block, unchanged)) in ppf.body.blocks.iter().zip(clean).enumerate() {
             let tapped = taps::of_block(&block.insts, |channel| self.leads_out(channel));
             let refusal = |(at, inst): (usize, &Inst)| {
@@ -184,16 +217,20 @@ impl<'p> Placer<'p> {
             let end = refused.as_ref().map_or(block.insts.len(), |(at, _)| *at);
             let before = tapped.iter().filter(|tap| tap.put < end);
             taps.extend(before.map(|tap| Tap { channel: tap.channel, span: block.insts[tap.copy].span }));
+            deadlines.extend(block.insts[..end].iter().filter_map(|inst| match inst.op {
+                Op::SetDeadline { table, .. } => Some(Deadline { table, span: inst.span }),
+                _ => None,
+            }));
             let Some((at, obstacle)) = refused else { continue };
             // Behind a change it can't be begun again; as the first operation on all paths nothing would be gained.
             if index == 0 || unchanged.is_none_or(|unchanged| at > unchanged) {
-                return workers(Stage::Cannot(obstacle));
+                return Placed::workers(Stage::Cannot(obstacle));
             }
             if !punts.contains(&obstacle) {
                 punts.push(obstacle);
             }
         }
-        (Stage::Kernel(punts), taps)
+        Placed { stage: Stage::Kernel(punts), taps, deadlines }
     }
 }
 

@@ -30,7 +30,7 @@ fn everything() -> Program {
     let pair = c.push(Ty::Entry(LayoutId(1)), Op::Lookup { table: TableId(0), key: vec![nine] });
     let y = c.int(64, Op::EntryLoad { entry: pair, field: 1 });
     let x = c.int(16, Op::Cast(CastOp::Trunc, chosen));
-    c.int(1, Op::Insert { table: TableId(1), key: vec![x, y], value: vec![sum] });
+    c.int(1, Op::Insert { table: TableId(1), key: vec![x, y], value: vec![sum], new: false });
     c.int(1, Op::Remove { table: TableId(1), key: vec![x, y] });
     c.effect(Op::Count { counter: CounterId(0), index: nine, amount: y });
     let mark = c.int(20, Op::MetaLoad { packet: moved, field: MetaId(2) });
@@ -78,7 +78,7 @@ array m.array[10]: u32 -> pair
 hash m.hash[10]: pair -> u32
 lpm m.lpm[10]: u32 -> u32
 counter m.hits[3]
-drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full
+drop_reason truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, table_busy, no_worker, no_reason, ended, tap_full, deadline_late
 channel rx: outer -> ppf m.p
 channel m.out: outer -> tx
 channel m.punt: inner -> host

@@ -204,7 +204,7 @@ fn inserting_and_removing_from_code() {
     let mut m = with_hash(|code, packet, _| {
         let keys: Vec<Value> = (0..4).map(|i| code.constant(32, i)).collect();
         let insert = |code: &mut Code, k: usize, v: usize| {
-            code.int(1, Op::Insert { table: T, key: vec![keys[k]], value: vec![keys[v]] })
+            code.int(1, Op::Insert { table: T, key: vec![keys[k]], value: vec![keys[v]], new: false })
         };
         let remove = |code: &mut Code, k: usize| code.int(1, Op::Remove { table: T, key: vec![keys[k]] });
         let results = [
@@ -241,11 +241,11 @@ fn a_pointer_to_a_removed_entry_leads_to_the_old_value_only() {
     let mut m = with_hash(|code, packet, layout| {
         let (key, first, second, third) =
             (code.constant(32, 7), code.constant(32, 0x11), code.constant(32, 0x22), code.constant(32, 0x33));
-        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![first] });
+        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![first], new: false });
         let old = code.push(Ty::Entry(layout), Op::Lookup { table: T, key: vec![key] });
         not_null(code, packet, old);
         code.int(1, Op::Remove { table: T, key: vec![key] });
-        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![second] });
+        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![second], new: false });
         code.effect(Op::EntryStore { entry: old, field: 0, value: third });
         let read = code.int(32, Op::EntryLoad { entry: old, field: 0 });
         code.store(packet, 0, 32, read);
@@ -264,10 +264,10 @@ fn a_pointer_to_a_removed_entry_leads_to_the_old_value_only() {
 fn a_pointer_sees_the_entry_replaced() {
     let mut m = with_hash(|code, packet, layout| {
         let (key, first, second) = (code.constant(32, 7), code.constant(32, 0x11), code.constant(32, 0x22));
-        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![first] });
+        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![first], new: false });
         let entry = code.push(Ty::Entry(layout), Op::Lookup { table: T, key: vec![key] });
         not_null(code, packet, entry);
-        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![second] });
+        code.int(1, Op::Insert { table: T, key: vec![key], value: vec![second], new: false });
         let read = code.int(32, Op::EntryLoad { entry, field: 0 });
         code.store(packet, 0, 32, read);
     });
@@ -282,7 +282,7 @@ fn inserting_into_an_array_from_code() {
     let table = table(&mut p, TableKind::Array, "m.t", u32_, u32_, 2);
     let (mut code, packet) = Code::new(proto);
     let (key, value) = (code.load(packet, 0, 32), code.load(packet, 32, 32));
-    let inserted = code.int(1, Op::Insert { table, key: vec![key], value: vec![value] });
+    let inserted = code.int(1, Op::Insert { table, key: vec![key], value: vec![value], new: false });
     code.store(packet, 0, 1, inserted);
     code.put(packet, OUT);
     one_ppf(&mut p, proto, code);

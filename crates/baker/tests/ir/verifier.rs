@@ -310,11 +310,11 @@ fn tables_and_counters() {
     });
     refuses("insert into lpm m.lpm", |c, _| {
         let a = c.constant(32, 0);
-        c.int(1, Op::Insert { table: LPM, key: vec![a], value: vec![a] });
+        c.int(1, Op::Insert { table: LPM, key: vec![a], value: vec![a], new: false });
     });
     refuses("pair has 2 fields and gets 0 values", |c, _| {
         let a = c.constant(32, 0);
-        c.int(1, Op::Insert { table: ARRAY, key: vec![a], value: vec![] });
+        c.int(1, Op::Insert { table: ARRAY, key: vec![a], value: vec![], new: false });
     });
     refuses("take from m.array, which is no meter", |c, _| {
         let (a, n) = (c.constant(32, 1), c.constant(64, 1));

@@ -91,6 +91,11 @@ fn values() {
         ("key-of-another-type", &["type-mismatch"], then_put("if (flows[hops[1]] != null)\n    pkt->type = 5;")),
         ("key-too-wide", &["narrowing"], then_put("if (flows[pkt->dst] != null)\n    pkt->type = 5;")),
         ("remove-from-an-array", &["wrong-table"], then_put("table_remove(hops, 1);")),
+        (
+            "insert-new-into-an-array",
+            &["wrong-table"],
+            then_put("table_insert_new(hops, 1, hop_t { port: 1, mac: 1 });"),
+        ),
         ("insert-into-nothing", &["wrong-table"], then_put("u32 x = 1;\ntable_insert(x, 1, 1);")),
         (
             "insert-into-lpm",

@@ -267,8 +267,9 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 self.entry_store(*entry, *field, *value)?;
                 None
             }
-            Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
+            Op::Insert { table, key, value, new } => Some(self.insert(*table, key, value, *new)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::SetDeadline { table, key, at } => Some(self.set_deadline(*table, key, *at)?.into()),
             Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Lock { entry } => {
                 self.lock_entry(*entry)?;

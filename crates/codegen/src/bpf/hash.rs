@@ -39,6 +39,8 @@ pub(super) struct Found<'c> {
     pub value: IntValue<'c>,
     /// Distance of the slot with its number; means nothing where nothing was found.
     pub slot: IntValue<'c>,
+    /// The number there, one more than the entry's (64 bits); as above.
+    pub number: IntValue<'c>,
 }
 
 impl<'c> Kernel<'c, '_> {
@@ -181,9 +183,11 @@ impl<'c> Ppf<'_, 'c, '_> {
         kernel.unlikely(builder.build_conditional_branch(builder.build_and(some, is_first, "")?, bucket, found)?)?;
 
         builder.position_at_end(found);
-        let (result, at_slot) = (kernel.phi()?, kernel.phi()?);
-        result.add_incoming(&[(&value, from_compare), (&long(0), spill)]);
-        at_slot.add_incoming(&[(&slot, from_compare), (&long(0), spill)]);
-        Ok(Found { value: result.as_basic_value().into_int_value(), slot: at_slot.as_basic_value().into_int_value() })
+        let either = |there: IntValue<'c>| -> Res<IntValue<'c>> {
+            let phi = kernel.phi()?;
+            phi.add_incoming(&[(&there, from_compare), (&long(0), spill)]);
+            Ok(phi.as_basic_value().into_int_value())
+        };
+        Ok(Found { value: either(value)?, slot: either(slot)?, number: either(number)? })
     }
 }

@@ -85,23 +85,24 @@ impl<'c> Kernel<'c, '_> {
 }
 
 impl<'c> Ppf<'_, 'c, '_> {
-    /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
-    pub(super) fn insert(&self, id: TableId, key: &[Value], value: &[Value]) -> Res<IntValue<'c>> {
+    /// Inserts or replaces, or leaves an entry that is there as it is where it is to be `new`; 1 where the value was
+    /// stored. Where there is no room that is counted.
+    pub(super) fn insert(&self, id: TableId, key: &[Value], value: &[Value], new: bool) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
         let table = kernel.table(id)?;
         let [refuse, done] = kernel.new_blocks(["refuse", "inserted"])?;
         let bit = kernel.context.bool_type();
-        // Where it was done.
+        // Where it was done or not.
         let mut ends = Vec::new();
         match (table.kind, kernel.table_location(id)?) {
-            (TableKind::Array, _) => {
+            (TableKind::Array, _) if !new => {
                 let (entry, in_range) = self.array_entry(id, table, key)?;
                 let [store] = kernel.new_blocks(["store"])?;
                 kernel.likely(builder.build_conditional_branch(in_range, store, refuse)?)?;
                 builder.position_at_end(store);
                 self.store_locked(entry, table, value, None)?;
-                ends.push(kernel.block()?);
+                ends.push((true, kernel.block()?));
                 builder.build_unconditional_branch(done)?;
             }
             (TableKind::Hash, location @ TableLocation::Hash { numbers, .. }) => {
@@ -114,14 +115,16 @@ impl<'c> Ppf<'_, 'c, '_> {
                 let [replace, add, full] = kernel.new_blocks(["replace", "add", "full"])?;
                 builder.build_conditional_branch(is_new, add, replace)?;
                 builder.position_at_end(replace);
-                self.store_locked(found.value, table, value, Some(lock))?;
+                if !new {
+                    self.store_locked(found.value, table, value, Some(lock))?;
+                }
                 kernel.unlock(lock)?;
-                ends.push(kernel.block()?);
+                ends.push((!new, kernel.block()?));
                 builder.build_unconditional_branch(done)?;
                 builder.position_at_end(add);
-                self.hash_add(location, at, table, &words, value, full)?;
+                self.hash_add(id, (location, at), &words, value, full)?;
                 kernel.unlock(lock)?;
-                ends.push(kernel.block()?);
+                ends.push((true, kernel.block()?));
                 builder.build_unconditional_branch(done)?;
                 builder.position_at_end(full);
                 kernel.unlock(lock)?;
@@ -134,8 +137,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(done);
         let phi = builder.build_phi(bit, "")?;
-        let one = bit.const_int(1, false);
-        ends.iter().for_each(|end| phi.add_incoming(&[(&one, *end)]));
+        ends.iter().for_each(|(stored, end)| phi.add_incoming(&[(&bit.const_int((*stored).into(), false), *end)]));
         phi.add_incoming(&[(&bit.const_zero(), refuse)]);
         Ok(phi.as_basic_value().into_int_value())
     }
@@ -159,9 +161,8 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// Adds a key that is not there, or goes to `full`.
     fn hash_add(
         &self,
-        location: TableLocation,
-        at: Buckets<'c>,
-        table: &Table,
+        id: TableId,
+        (location, at): (TableLocation, Buckets<'c>),
         words: &[IntValue<'c>],
         value: &[Value],
         full: inkwell::basic_block::BasicBlock<'c>,
@@ -173,6 +174,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let builder = &kernel.builder;
         let long = |number| kernel.long(number);
         let short = |number: u64| kernel.i32.const_int(number, false);
+        let table = kernel.table(id)?;
         let layout = kernel.hash_entry(table)?;
         let [room, slot_free, reused, unused, fresh, taken] =
             kernel.new_blocks(["room", "slot_free", "reused", "unused", "fresh", "taken"])?;
@@ -219,6 +221,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let number = builder.build_int_add(number, short(1), "")?;
 
         // The entry, which can't be reached yet.
+        kernel.clear_deadline(id, number)?;
         let distance = builder.build_int_mul(kernel.resize(number, 64)?, long(layout.stride as u64), "")?;
         let entry = builder.build_int_add(distance, long(entries), "")?;
         let memory = kernel.found(entry)?;
@@ -283,6 +286,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let slot = kernel.index(found.slot)?;
         let number = kernel.load_once(slot, 32)?;
         kernel.publish(slot, kernel.i32.const_zero())?;
+        kernel.clear_deadline(id, number)?;
         let distance = builder.build_int_sub(found.slot, at.first, "")?;
         let size = long(size_of::<HashBucket>() as u64);
         let in_first = builder.build_int_compare(IntPredicate::ULT, distance, size, "")?;

@@ -7,6 +7,7 @@
 
 mod asm;
 mod body;
+mod deadline;
 mod debug_info;
 mod elf;
 mod fragments;
@@ -23,6 +24,7 @@ mod obstacles;
 mod packet;
 mod parts;
 mod resize;
+mod ring;
 mod spill;
 mod state;
 mod sum;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baker::ir::{Inst, Op, PacketEnd, PpfId, Program, TableId};
+use baker::ir::{Inst, Op, PacketEnd, PpfId, Program};
 use baker::place::Limits;
 
 use super::resize::SHORTEST;
@@ -29,11 +29,9 @@ fn whole(program: &Program) -> Vec<Reason> {
 }
 
 /// Why an operation cannot be done there.
-fn operation(inst: &Inst, deadlines: &[TableId]) -> Option<Reason> {
+fn operation(inst: &Inst) -> Option<Reason> {
     match &inst.op {
-        Op::SetDeadline { .. } | Op::TakeDeadline { .. } => Some(Reason::Deadlines),
-        // The next entry in its place would have its deadline.
-        Op::Insert { table, .. } | Op::Remove { table, .. } if deadlines.contains(table) => Some(Reason::Deadlines),
+        Op::TakeDeadline { .. } => Some(Reason::Deadlines),
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
         Op::HoldPut { .. } | Op::HoldGet { .. } | Op::Discard { .. } => Some(Reason::Holds),
@@ -47,18 +45,12 @@ fn unsure(inst: &Inst) -> Option<Reason> {
     matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. }).then_some(Reason::Grows)
 }
 
-/// The tables whose entries have deadlines, which are the workers'.
-fn with_deadlines(program: &Program) -> Vec<TableId> {
-    program.deadline_timers().map(|(_, table)| table).collect()
-}
-
 /// What the placer goes by.
 pub fn limits(program: &Program) -> Limits<'_> {
     let text = |reason: Reason| reason.to_string();
-    let deadlines = with_deadlines(program);
     Limits {
         whole: whole(program).into_iter().map(text).collect(),
-        operation: Box::new(move |inst| operation(inst, &deadlines).map(text)),
+        operation: Box::new(move |inst| operation(inst).map(text)),
         unsure: Box::new(move |inst| unsure(inst).map(text)),
         ppfs: BTreeMap::new(),
     }
@@ -73,12 +65,12 @@ pub(super) fn reached(program: &Program) -> Vec<bool> {
 /// reason.
 pub fn obstacles(program: &Program) -> Vec<Obstacle> {
     let mut found: Vec<Obstacle> = Vec::new();
-    let (whole, deadlines) = (whole(program), with_deadlines(program));
+    let whole = whole(program);
     let reached = reached(program);
     for ((ppf, index), _) in program.ppfs.iter().zip(0u32..).zip(reached).filter(|(_, reached)| *reached) {
         let of_all = whole.iter().map(|reason| (*reason, ppf.span));
         let insts = ppf.body.blocks.iter().flat_map(|block| &block.insts);
-        let of_insts = insts.filter_map(|inst| Some((operation(inst, &deadlines)?, inst.span)));
+        let of_insts = insts.filter_map(|inst| Some((operation(inst)?, inst.span)));
         for (reason, span) in of_all.chain(of_insts) {
             let obstacle = Obstacle { ppf: PpfId(index), reason, span };
             if !found.iter().any(|other| other.ppf == obstacle.ppf && other.reason == reason) {

@@ -109,7 +109,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// The key of a table whose key is one 32-bit scalar.
-    fn scalar_key(&self, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
+    pub(super) fn scalar_key(&self, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
         match key {
             [key] => self.int_of(*key, 32),
             _ => internal(format!("the key of `{}` is one number", table.name)),

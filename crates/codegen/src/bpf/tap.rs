@@ -6,26 +6,19 @@
 //! channel, generation, metadata, bytes; submit, each so many times with a wake-up
 //! ```
 //!
-//! The verifier wants a record to have a constant size, and to be submitted on every path. So there is code for each
-//! class, without a way out of it, and no record is held across an instruction of the IR.
+//! The size of a record has to be constant ([`super::ring`]), so there is code for each class.
 
 use std::mem::offset_of;
 
 use baker::ir::{ChannelId, DropId, MetaId};
 use inkwell::IntPredicate;
-use inkwell::basic_block::BasicBlock;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
-use super::main::RX_QUEUE_INDEX;
 use super::state::Field;
-use crate::kernel::{Carried, MapUse, Punt, TAP_BATCH, Tap};
+use crate::kernel::{Carried, Punt, TAP_BATCH, Tap};
 use crate::lower::{Memory, Res};
-
-/// Flags of a record that is submitted (`BPF_RB_NO_WAKEUP`, `BPF_RB_FORCE_WAKEUP`).
-const NO_WAKEUP: u64 = 1;
-const FORCE_WAKEUP: u64 = 2;
 
 /// What a copy is, beside the packet.
 pub(super) struct Copy<'a, 'c> {
@@ -64,9 +57,9 @@ impl<'c> Kernel<'c, '_> {
             let (is_within, read) = self.has_count(bytes.read, class)?;
             builder.build_conditional_branch(is_within, fits, larger)?;
             builder.position_at_end(fits);
-            let record = self.reserve(ring, class, full)?;
+            let record = self.reserve(ring, Tap::bytes(self.program, class), full)?;
             self.fill(ctx, state, record, copy, Bytes { read, ..bytes })?;
-            self.submit(state, record)?;
+            self.submit(record, self.is_turn(state)?)?;
             builder.build_unconditional_branch(done)?;
             builder.position_at_end(larger);
         }
@@ -92,37 +85,6 @@ impl<'c> Kernel<'c, '_> {
         Ok(Bytes { from, read, len })
     }
 
-    /// The ring of the queue that the packet came in by; on at `full` where it has none.
-    fn ring(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, full: BasicBlock<'c>) -> Res<PointerValue<'c>> {
-        let queue = match self.options.recorded {
-            true => self.i32.const_zero(),
-            false => self.load_int(self.i32, self.at(ctx, RX_QUEUE_INDEX)?, 4, Memory::Context)?,
-        };
-        let key = self.copied(state)?;
-        self.store_once(key, queue)?;
-        let ring = self.help(Helper::MapLookupElem, &[self.map(MapUse::Taps)?.into(), key.into()])?;
-        let [there] = self.new_blocks(["ring"])?;
-        self.unless_null(ring, there, full)?;
-        self.known_pointer(ring)
-    }
-
-    /// A record of a class; on at `full` where there is no place for it.
-    fn reserve(&self, ring: PointerValue<'c>, class: u64, full: BasicBlock<'c>) -> Res<PointerValue<'c>> {
-        let size = self.long(Tap::bytes(self.program, class));
-        let record = self.help(Helper::RingbufReserve, &[ring.into(), size.into(), self.i64.const_zero().into()])?;
-        let [reserved] = self.new_blocks(["reserved"])?;
-        self.unless_null(record, reserved, full)?;
-        self.known_pointer(record)
-    }
-
-    /// Goes on at `there` where a pointer (64 bits) is not null.
-    fn unless_null(&self, pointer: IntValue<'c>, there: BasicBlock<'c>, null: BasicBlock<'c>) -> Res<()> {
-        let is_there = self.builder.build_int_compare(IntPredicate::NE, pointer, self.i64.const_zero(), "")?;
-        self.likely(self.builder.build_conditional_branch(is_there, there, null)?)?;
-        self.builder.position_at_end(there);
-        Ok(())
-    }
-
     fn fill(
         &self,
         ctx: PointerValue<'c>,
@@ -144,8 +106,8 @@ impl<'c> Kernel<'c, '_> {
         self.store(self.at(record, offset_of!(Tap, len) as u64)?, len.into_int_value(), 4, Memory::Table)
     }
 
-    /// Hands a record to the reader, who is woken for one in [`TAP_BATCH`].
-    fn submit(&self, state: PointerValue<'c>, record: PointerValue<'c>) -> Res<()> {
+    /// Whether the reader is to be woken for this copy: for one in [`TAP_BATCH`].
+    fn is_turn(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let count = self.carried(state, offset_of!(Carried, taps))?;
         let turn = builder.build_int_add(
@@ -155,10 +117,7 @@ impl<'c> Kernel<'c, '_> {
         )?;
         self.store(count, turn, 8, Memory::Descriptor)?;
         let rest = builder.build_and(turn, self.long(TAP_BATCH - 1), "")?;
-        let is_turn = builder.build_int_compare(IntPredicate::EQ, rest, self.i64.const_zero(), "")?;
-        let flags = builder.build_select(is_turn, self.long(FORCE_WAKEUP), self.long(NO_WAKEUP), "")?;
-        self.help(Helper::RingbufSubmit, &[record.into(), flags.into_int_value().into()])?;
-        Ok(())
+        Ok(builder.build_int_compare(IntPredicate::EQ, rest, self.i64.const_zero(), "")?)
     }
 
     /// Bytes that packets of a channel have at least.

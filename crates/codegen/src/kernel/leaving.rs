@@ -59,6 +59,37 @@ pub struct Tap {
     _unused: u32,
 }
 
+/// A record of the same ring that says that the kernel has set the deadline of an entry, which lies beside the entry:
+/// so that the worker sets its timer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// [`Armed::MARK`], where a copy has its length.
+    pub mark: u32,
+    /// Which of the programs that took over from each other has set it.
+    pub generation: u32,
+    /// Number of the table in that program.
+    pub table: u32,
+    /// Number of the entry.
+    pub entry: u32,
+}
+
+/// A worker is woken for deadlines that are less than so many nanoseconds away. It looks into its ring more often than
+/// that.
+pub const ARMED_SOON: u64 = 10_000_000;
+
+impl Armed {
+    /// No copy is as long.
+    pub const MARK: u32 = u32::MAX;
+
+    /// Reads it. `None` where the record is another one.
+    pub fn read(record: &[u8]) -> Option<Armed> {
+        let word = |at: usize| Some(u32::from_ne_bytes(*record.get(at * 4..)?.first_chunk()?));
+        let (mark, generation, table, entry) = (word(0)?, word(1)?, word(2)?, word(3)?);
+        (mark == Self::MARK).then_some(Armed { mark, generation, table, entry })
+    }
+}
+
 /// Copies of one CPU for each of which the reader is woken once.
 pub const TAP_BATCH: u64 = 256;
 

@@ -277,9 +277,9 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.unlock(*entry)?;
                 None
             }
-            Op::Insert { table, key, value } => {
+            Op::Insert { table, key, value, new } => {
                 self.note_change(*table, key)?;
-                Some(self.insert(*table, key, value)?.into())
+                Some(self.insert(*table, key, value, *new)?.into())
             }
             Op::Remove { table, key } => {
                 self.note_change(*table, key)?;

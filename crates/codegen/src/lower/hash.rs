@@ -20,7 +20,7 @@ use super::body::{Ppf, Scratch};
 use super::memory::{Memory, instruction};
 use super::walk::Lowering;
 use super::{Core, Module, Res};
-use crate::abi::{HashBucket, HashEntry, HashTable};
+use crate::abi::{HashBucket, HashEntry, HashTable, Inserted};
 use crate::{CodegenError, internal};
 
 impl<'c> Ppf<'_, 'c, '_> {
@@ -70,13 +70,14 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(result.as_basic_value().into_pointer_value())
     }
 
-    /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
+    /// Inserts or replaces, or leaves an entry that is there as it is where it is to be `new`; 1 where the value was
+    /// stored. Where there is no room that is counted.
     pub(super) fn hash_insert(
         &mut self,
         id: TableId,
         table: &Table,
         key: &[Value],
-        value: &[Value],
+        (value, new): (&[Value], bool),
     ) -> Res<IntValue<'c>> {
         let module = self.module;
         let builder = &module.builder;
@@ -84,12 +85,17 @@ impl<'c> Ppf<'_, 'c, '_> {
         let words = self.pack(table, key)?;
         let key = self.packed(table, &words)?;
         let value = self.lay_out(table, value)?;
-        let args = [control.into(), key.into(), value.into()];
+        let new = module.context.i8_type().const_int(new.into(), false);
+        let args = [control.into(), key.into(), value.into(), new.into()];
         let call = module.call_out(module.hash_insert, &args)?;
         let result = module.runtime_result(call)?.into_int_value();
-        let inserted = builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?;
+        let is = |what: Inserted| {
+            let what = result.get_type().const_int(what as u64, false);
+            builder.build_int_compare(IntPredicate::EQ, result, what, "")
+        };
+        let (inserted, full) = (is(Inserted::Done)?, is(Inserted::Full)?);
         let (refuse, done) = (self.new_block("refuse"), self.new_block("done"));
-        module.likely(builder.build_conditional_branch(inserted, done, refuse)?)?;
+        module.unlikely(builder.build_conditional_branch(full, refuse, done)?)?;
         builder.position_at_end(refuse);
         module.count_slot(self.ctx, module.slots.table_full(id))?;
         builder.build_unconditional_branch(done)?;

@@ -215,7 +215,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let Core { ptr, i8, i32, i64, .. } = core;
         let outside = |name: &str, ty| out_of_line::declare(context, &core.llvm, &core.attributes, name, ty);
         let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
-        let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
+        let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into(), i8.into()], false));
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));

@@ -42,11 +42,12 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
-    pub fn insert(&mut self, id: TableId, key: &[Value], value: &[Value]) -> Res<IntValue<'c>> {
+    pub fn insert(&mut self, id: TableId, key: &[Value], value: &[Value], new: bool) -> Res<IntValue<'c>> {
         let module = self.module;
         let table = module.table(id)?;
         match table.kind {
             TableKind::Lpm => internal(format!("an insertion into `{}`, an lpm table", table.name)),
+            TableKind::Array if new => internal(format!("a new entry of `{}`, which has them all", table.name)),
             TableKind::Array => {
                 let (entry, in_range) = self.array_entry(id, table, key)?;
                 let (store, refuse, done) = (self.new_block("store"), self.new_block("refuse"), self.new_block("done"));
@@ -68,7 +69,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 module.builder.position_at_end(done);
                 Ok(in_range)
             }
-            TableKind::Hash => self.hash_insert(id, table, key, value),
+            TableKind::Hash => self.hash_insert(id, table, key, (value, new)),
         }
     }
 

@@ -218,7 +218,7 @@ unsafe extern "C" fn hash_lookup(table: *const u8, key: *const u64) -> *mut u8 {
 
 /// # Safety
 /// As `hash_lookup`; `value` has the value's size.
-unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const u8) -> u8 {
+unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const u8, new: u8) -> u8 {
     // SAFETY: as above.
     let (table, key, value) = unsafe {
         let table = &mut *table.cast::<TestHash>();
@@ -226,6 +226,9 @@ unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const 
         (table, std::slice::from_raw_parts(key, key_size), std::slice::from_raw_parts(value, value_size))
     };
     if let Some((_, old)) = table.entries.iter_mut().find(|(other, _)| other == key) {
+        if new != 0 {
+            return 2;
+        }
         bytes_mut(old)[..value.len()].copy_from_slice(value);
         return 1;
     }

@@ -159,6 +159,38 @@ fn what_ages_goes_on_ageing() {
 }
 
 #[test]
+fn members_of_groups_get_packets_again() {
+    let scratch = Scratch::new("members");
+    let text = "import \"net/ether\";
+        module m { in ether input; out ether output; channel ether to_one; group<u32> viewers[4] of 8;
+        ppf p(ether_packet_t *p) from input { channel_put_all(to_one, viewers[1], p); }
+        ppf q(ether_packet_t *p) from to_one { p->metadata.tx.port = 1; channel_put(output, p); } }
+        program { rx -> m.input; m.output -> tx; }";
+    let found = baker::check::check("test.baker", text, &baker::library::Library);
+    let program = Arc::new(baker::ir::lower(&found.program.unwrap_or_else(|| panic!("{:?}", found.diagnostics))));
+    let (viewers, store) = (TableId(0), || Store::open(&scratch.0).unwrap());
+    let mut tables = tables(&program);
+    let persister = Persister::start(store(), program.clone(), Vec::new(), tables.clone()).unwrap();
+    // One leaves, so that there is a gap.
+    let joined = [7, 8, 9].map(|value| tables.join(viewers, 1, &[value]).unwrap());
+    assert_eq!((joined, tables.join(viewers, 3, &[5])), ([0, 1, 2], Ok(0)));
+    tables.remove(viewers, &[1, 1], None).unwrap();
+    let wanted = tables.dump(viewers);
+    drop((persister, tables));
+    for engine in [EngineKind::NATIVE, EngineKind::Interp] {
+        let ports = [PortConfig::new("a", 1, Driver::Mem(MemPort::generator(vec![vec![2; 60]], 100)))];
+        let options = Options { engine, ..Options::default() };
+        let prepared = Instance::prepare(program.clone(), &options, &ports).unwrap();
+        let mut again = prepared.tables();
+        assert_eq!(restore(&store(), &program, &mut again).unwrap().entries, 3);
+        assert_eq!(again.dump(viewers), wanted);
+        let report = prepared.run().unwrap().wait();
+        assert_eq!((report.snapshot.channel("m.output"), report.snapshot.dropped("no_member")), (200, 0), "{engine:?}");
+        assert_eq!([1, 2].map(|group| again.join(viewers, group, &[1])), [Ok(1), Ok(0)], "the least that is free");
+    }
+}
+
+#[test]
 fn what_is_damaged_is_said() {
     let scratch = Scratch::new("damaged");
     std::fs::create_dir_all(&scratch.0).unwrap();

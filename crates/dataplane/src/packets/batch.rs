@@ -5,6 +5,7 @@ use codegen::abi::MAX_BATCH;
 use super::context::WorkerContext;
 use super::frames::FramePool;
 use super::shared::Bytes;
+use crate::tables::Deadlines;
 
 /// Packets received in one batch.
 #[derive(Debug)]
@@ -48,6 +49,11 @@ impl<'a> RxBatch<'a> {
     /// Packets that are pushed from now on come from this port.
     pub(crate) fn set_port(&mut self, port: u8) {
         self.port = port;
+    }
+
+    /// The deadlines of the worker, where its program has any.
+    pub(crate) fn deadlines(&mut self) -> Option<&mut Deadlines> {
+        self.context.deadlines()
     }
 
     /// Packets that still fit. Where it is 0 the driver leaves the rest for the next batch.

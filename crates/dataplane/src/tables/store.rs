@@ -138,6 +138,11 @@ impl Tables {
         self.tables.iter().map(|table| table.kernel_location(base)).collect()
     }
 
+    /// As [`Tables::places`]: where the deadlines of each table's entries lie, where they have any.
+    pub(crate) fn deadline_places(&self, base: u64) -> Vec<Option<u64>> {
+        self.tables.iter().map(|table| table.kind.due().map(|due| due.ptr() as u64 - base)).collect()
+    }
+
     /// Where workers register, so that entries that they may hold are not reused.
     pub fn epochs(&self) -> &Arc<Epochs> {
         &self.epochs

@@ -109,12 +109,12 @@ impl Table {
                 let in_place = written || at_once(&value);
                 let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
                 let mut array = Array::new(capacity, &value, change, first(table, &value), epochs(), space)?;
-                array.due = has_deadlines.then(|| Due::new(capacity)).transpose()?;
+                array.due = has_deadlines.then(|| Due::new(capacity, space)).transpose()?;
                 Ok(Kind::Array(array))
             }
             TableKind::Hash => {
                 let mut hash = Hash::new(capacity, &key, (&value, lock), hasher, epochs(), space)?;
-                hash.due = has_deadlines.then(|| Due::new(hash.limit())).transpose()?;
+                hash.due = has_deadlines.then(|| Due::new(hash.limit(), space)).transpose()?;
                 hash.members = table.group.map(|group| Members::new(group.groups, capacity, epochs()));
                 Ok(Kind::Hash(hash))
             }

@@ -204,12 +204,14 @@ fn generated_code_reaches_hash_tables() {
     let runtime = Tables::runtime();
     let control = tables.control_blocks()[0];
     // SAFETY: a hash table's control block, and keys and a value of its layouts.
-    let insert = |key: u64, value: u16| unsafe {
-        (runtime.hash_insert)(control, (&raw const key).cast(), (&raw const value).cast())
+    let inserted = |key: u64, value: u16, new: u8| unsafe {
+        (runtime.hash_insert)(control, (&raw const key).cast(), (&raw const value).cast(), new)
     };
+    let insert = |key: u64, value: u16| inserted(key, value, 0);
     // SAFETY: as above.
     let remove = |key: u64| unsafe { (runtime.hash_remove)(control, (&raw const key).cast()) };
     assert_eq!((insert(1, 10), insert(2, 20), insert(3, 30), insert(2, 21)), (1, 1, 0, 1));
+    assert_eq!([1, 2, 3].map(|key| inserted(key, 99, 1)), [2, 2, 0]);
     assert_eq!(tables.dump(T), [entry(1, 10), entry(2, 21)]);
     assert_eq!((remove(1), remove(1), insert(3, 30)), (1, 0, 1));
     assert_eq!(tables.dump(T), [entry(2, 21), entry(3, 30)]);

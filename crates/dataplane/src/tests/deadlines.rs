@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
+use baker::place::{Placement, Stage, split};
 use codegen::OptLevel;
-use codegen::kernel::Reason;
 
 use crate::ports::{Driver, MemPort};
 use crate::step::Stepper;
@@ -16,8 +16,12 @@ use crate::tables::Carried;
 use crate::testing::{SplitMix64, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Observer, Options, PollMode, PortConfig};
 
-const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
+const ENGINES: [EngineKind; 4] = [
+    EngineKind::Interp,
+    EngineKind::Native(OptLevel::O0, Level::Base),
+    EngineKind::NATIVE,
+    EngineKind::Kernel(Level::Cgpc),
+];
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -237,17 +241,17 @@ fn an_entry_that_is_too_old_has_no_deadline() {
     }
 }
 
+/// What the engines of the tests above compare is the kernel's doing.
 #[test]
-fn the_kernel_leaves_deadlines_to_workers() {
+fn the_kernel_sets_deadlines() {
     let program = told_program("hash<u48, u64> flows[40];");
-    let obstacles = codegen::bpf::obstacles(&program);
-    assert_eq!(obstacles.iter().map(|obstacle| obstacle.reason).collect::<Vec<_>>(), [Reason::Deadlines]);
-    // A removal alone, too: its place would be another entry's, with the deadline.
-    let removes = self::program(
-        "set<u48> flows[40]; timer act(u48 key) over flows at deadline { table_remove(flows, key); }",
-        "table_remove(flows, pkt->src);",
-    );
-    assert_eq!(codegen::bpf::obstacles(&removes).len(), 1);
+    assert_eq!(codegen::bpf::obstacles(&program), []);
+    let limits = codegen::bpf::limits(&program);
+    let placement = Placement::new(&program, &limits).unwrap();
+    assert_eq!(placement.stages, [Stage::Kernel(Vec::new())]);
+    let set: Vec<_> = placement.deadlines[0].iter().map(|set| set.table).collect();
+    assert_eq!(set, [TableId(0); 3]);
+    assert!(split(&program, &placement, &limits).kernel.uses_rings());
 }
 
 /// Packets that each set the deadline of their source, which is there with its deadline from the first one on.

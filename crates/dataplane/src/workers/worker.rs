@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use codegen::kernel::Tap;
+use codegen::kernel::{ARMED_SOON, Armed, Tap};
 
 use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
@@ -31,8 +31,12 @@ pub enum PollMode {
 const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep, so that a stop request is seen soon.
 const SLEEP: Duration = Duration::from_millis(10);
-/// Longest sleep of a worker that gets copies from the kernel, which wakes it for many of them at a time.
+/// Longest sleep of a worker that has a ring of the kernel's, which wakes it for many copies at a time, and for
+/// deadlines only where they are nearer than [`ARMED_SOON`].
 const RING_SLEEP: Duration = Duration::from_millis(5);
+const _: () = assert!(RING_SLEEP.as_nanos() < ARMED_SOON as u128);
+/// Deadlines that the kernel has set, at a time.
+const ARMED_AT_ONCE: u32 = 1024;
 /// Sleep where waiting does not work because of an error at a port.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 /// Loops between two looks at the clock.
@@ -59,7 +63,7 @@ pub struct Worker {
     now: Box<Running>,
     /// The program before, while it has packets to finish.
     old: Option<Box<Running>>,
-    /// By which copies come that the kernel has made.
+    /// By which copies come that the kernel has made, and deadlines that it has set.
     ring: Option<Arc<TapRing>>,
     to_drain: Option<Draining>,
     handover: Arc<Handover>,
@@ -104,7 +108,7 @@ impl Worker {
         worker
     }
 
-    /// Copies come by this ring, from now on and for good.
+    /// The kernel tells something by this ring, from now on and for good.
     fn use_ring(&mut self, ring: Option<Arc<TapRing>>) {
         if let (None, Some(ring)) = (&self.ring, ring) {
             self.wait.push(readable(ring.fd()));
@@ -209,28 +213,42 @@ impl Worker {
         }
     }
 
-    /// A batch of the copies that the kernel has made; whether there was one.
-    fn run_copies(&mut self) -> bool {
+    /// A batch of the copies that the kernel has made, and the deadlines that it has set meanwhile; whether there was
+    /// anything.
+    fn run_ring(&mut self) -> bool {
         let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_empty()) else { return false };
         self.now.context.quiescent();
         self.old.iter().for_each(|old| old.context.quiescent());
         let mut received = Received::default();
+        let generation = self.now.generation.into();
         let mut batch = RxBatch::new(&mut self.now.context, &mut received, 0);
+        let before = ring.read();
+        // Others wait between two slices of these.
+        let mut armed = 0;
         if batch.room() > 0 {
             ring.take(|record| {
-                // What enters is as in front of a packet that the kernel hands over.
-                if let Some(copy) = Tap::read(record) {
+                if let Some(deadline) = Armed::read(record) {
+                    armed += 1;
+                    let deadlines = match &mut self.old {
+                        Some(old) if u32::from(old.generation) == deadline.generation => old.context.deadlines(),
+                        _ if deadline.generation == generation => batch.deadlines(),
+                        _ => None,
+                    };
+                    deadlines.into_iter().for_each(|own| own.arm(deadline.table, deadline.entry));
+                } else if let Some(copy) = Tap::read(record) {
+                    // What enters is as in front of a packet that the kernel hands over.
                     batch.push(&[copy]);
                 }
-                batch.room() > 0
+                batch.room() > 0 && armed < ARMED_AT_ONCE
             });
         }
+        let worked = ring.read() != before;
         let (packets, _, oversize) = batch.totals();
         self.now.lose_copies(oversize);
         if packets > 0 {
             self.resume(received.frames(), Access::InPlace);
         }
-        packets > 0
+        worked
     }
 
     /// One batch from the controllers, one of copies from the kernel, and one from every port. Whether there was any
@@ -248,7 +266,7 @@ impl Worker {
         if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
             worked |= self.now.run_injected(&mut self.ports);
         }
-        worked |= self.run_copies();
+        worked |= self.run_ring();
         for index in 0..self.ports.all.len() {
             self.now.context.quiescent();
             self.old.iter().for_each(|old| old.context.quiescent());

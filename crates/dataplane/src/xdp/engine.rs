@@ -11,7 +11,7 @@ use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::bpf::vm::{Executed, Machine, Map};
 use codegen::bpf::{self, Refusal, Tier};
-use codegen::kernel::{FIRST_FRAGMENT, Options, PUNTED, Punt, Tap, Verdict};
+use codegen::kernel::{Armed, FIRST_FRAGMENT, Options, PUNTED, Punt, Tap, Verdict};
 
 use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
@@ -51,7 +51,7 @@ impl From<KernelEngineError> for PartitionError {
 
 /// What runs the code.
 enum Runner {
-    /// With the ring of its copies, where it makes any.
+    /// With the ring by which it tells workers something, where it does.
     Kernel(Loaded, Option<TapRing>),
     Machine(Tier, Mutex<Machine>),
 }
@@ -70,23 +70,21 @@ impl Runner {
         }
     }
 
-    /// The copies that it has made since they were taken last, each as in front of a packet that leaves.
-    fn take_copies(&self) -> Vec<Vec<u8>> {
-        let mut copies = Vec::new();
-        let mut take = |record: &[u8]| copies.push(Tap::read(record).expect("a copy").to_vec());
+    /// What it has told workers since that was taken last.
+    fn take_records(&self) -> Vec<Vec<u8>> {
         match self {
-            Runner::Kernel(_, ring) => ring.iter().for_each(|ring| {
-                ring.take(|record| {
-                    take(record);
-                    true
+            Runner::Kernel(_, ring) => {
+                let mut records = Vec::new();
+                ring.iter().for_each(|ring| {
+                    ring.take(|record| {
+                        records.push(record.to_vec());
+                        true
+                    });
                 });
-            }),
-            Runner::Machine(_, machine) => {
-                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-                machine.take_records().iter().for_each(|record| take(record));
+                records
             }
+            Runner::Machine(_, machine) => machine.lock().unwrap_or_else(PoisonError::into_inner).take_records(),
         }
-        copies
     }
 }
 
@@ -116,7 +114,8 @@ impl KernelCode {
         let loaded = || -> Result<_, KernelEngineError> {
             let memory = SharedMemory::new(&program)?;
             let loaded = Loaded::compile(kernel, packets, &memory, options)?;
-            let ring = kernel.has_taps().then(|| TapRing::new(&kernel.name)).transpose().map_err(LoadError::System)?;
+            let ring =
+                kernel.uses_rings().then(|| TapRing::new(&kernel.name)).transpose().map_err(LoadError::System)?;
             ring.iter().try_for_each(|ring| loaded.ports().set_ring(0, ring)).map_err(LoadError::System)?;
             Ok((memory, Runner::Kernel(loaded, ring)))
         };
@@ -289,8 +288,13 @@ impl Engine for KernelEngine {
                 Verdict::Aborted as u32,
                 "the program found a packet other than it was tested to be"
             );
-            for copy in runner.take_copies() {
-                let (punt, metadata, packet) = Punt::read(program, &copy).expect("a copy as this program makes it");
+            for record in runner.take_records() {
+                if let Some(Armed { table, entry, .. }) = Armed::read(&record) {
+                    context.deadlines().into_iter().for_each(|own| own.arm(table, entry));
+                    continue;
+                }
+                let copy = Tap::read(&record).expect("a copy or a deadline");
+                let (punt, metadata, packet) = Punt::read(program, copy).expect("a copy as this program makes it");
                 let frame = context.pop_or_refill().expect("a frame for each copy");
                 // SAFETY: the frame was just taken from the context; the rest is promised by the caller.
                 unsafe { self.go_on(context, frame, punt.channel.into(), metadata, packet) };

@@ -54,8 +54,8 @@ pub struct KernelPart {
     loaded: Loaded,
     resume: Arc<Resume>,
     generation: u16,
-    /// It makes copies for workers.
-    has_taps: bool,
+    /// It tells workers something by their rings.
+    uses_rings: bool,
 }
 
 impl KernelPart {
@@ -112,7 +112,7 @@ struct State {
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
-    /// By worker, once a program makes copies for them; for all programs after it, too.
+    /// By worker, once a program has a use for them; for all programs after it, too.
     rings: Vec<Arc<TapRing>>,
     /// What an ended process left, until this one runs.
     previous: Option<PreviousInstance>,
@@ -149,8 +149,8 @@ impl FastPath {
         let ports = loaded.ports().clone().complete(&split.kernel.name)?;
         let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
-        let has_taps = split.kernel.has_taps();
-        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, has_taps });
+        let uses_rings = split.kernel.uses_rings();
+        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, uses_rings });
         let state = Mutex::new(State { part, grace: None, links: Vec::new(), rings: Vec::new(), previous: None });
         Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
@@ -185,8 +185,8 @@ impl FastPath {
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
             let resume = Arc::new(Resume::new(split));
-            let has_taps = split.kernel.has_taps();
-            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, has_taps }))
+            let uses_rings = split.kernel.uses_rings();
+            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, uses_rings }))
         })?;
         let carried = carried(&before.program, &partitioned.split.workers);
         Ok(NextPart { partitioned, carried })
@@ -207,14 +207,14 @@ impl FastPath {
         self.takes_pieces
     }
 
-    /// The rings by which copies come to so many workers, the number of which does not change; none where neither this
-    /// program nor one before it makes any.
+    /// The rings by which the kernel tells so many workers, the number of which does not change, of copies and
+    /// deadlines; none where neither this program nor one before it has a use for them.
     ///
     /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that
     /// is behind loses its own alone.
     pub(crate) fn tap_rings(&self, part: &KernelPart, workers: usize) -> io::Result<Vec<Arc<TapRing>>> {
         let mut state = self.lock();
-        if part.has_taps && state.rings.is_empty() {
+        if part.uses_rings && state.rings.is_empty() {
             let ring = |_| TapRing::new(&part.program.name).map(Arc::new);
             let rings = (0..workers).map(ring).collect::<io::Result<Vec<_>>>()?;
             (0..QUEUES).try_for_each(|queue| self.ports.set_ring(queue, &rings[worker_of(queue, workers)]))?;

@@ -120,7 +120,7 @@ impl SharedMemory {
         let tables = Tables::with_hasher(program, &hasher, &Space::Shared(space.clone()))?;
         let of_cpus = Space::Shared(space.clone()).take(of_cpus, Use::Index)?;
         let base = mapping.ptr() as u64;
-        let memory = Memory { base, size, reach, own: 0, cpus, epoch: 0, tables: Vec::new() };
+        let memory = Memory { base, size, reach, own: 0, cpus, epoch: 0, tables: Vec::new(), deadlines: Vec::new() };
         let map = map.map(Arc::new);
         Ok(SharedMemory { map, mapping, space, memory, counters: 0, own: 0, of_cpus, tables: Arc::new(tables), hasher }
             .with_places(program))
@@ -132,6 +132,7 @@ impl SharedMemory {
         self.memory.own = self.of_cpus.ptr() as u64 - base;
         self.memory.epoch = self.tables.epochs().clock() as u64 - base;
         self.memory.tables = self.tables.places(base);
+        self.memory.deadlines = self.tables.deadline_places(base);
         (self.counters, self.own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
         self
     }

@@ -1,5 +1,6 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
+mod deadlines;
 mod fragments;
 mod pins;
 mod taps;

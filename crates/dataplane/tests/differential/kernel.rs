@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use baker::ir::interp::Machine;
-use baker::ir::{Inst, Op, PacketEnd, Program};
+use baker::ir::{CounterSlots, Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
 use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::Options;
-use codegen::{CodegenError, bpf};
+use codegen::{CodegenError, OptLevel, bpf};
 use dataplane::step::Stepper;
 use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError, LoadError, MemoryError};
-use dataplane::{InterpEngine, TableAccess};
+use dataplane::{InterpEngine, NativeEngine, TableAccess};
 
 use crate::generate::{self, Style};
 use crate::numbers::SplitMix64;
@@ -79,6 +79,12 @@ fn engines(
     and_machine: bool,
 ) -> Result<Vec<(&'static str, KernelEngine)>, Refusal> {
     let split = whole(program)?;
+    // For the timers.
+    let workers = program.deadline_timers().next().map(|_| {
+        let workers = Arc::new(split.workers.clone());
+        NativeEngine::compile(&workers, OptLevel::O0, level).map_err(|error| Refusal::Fault(error.to_string()))
+    });
+    let workers = workers.transpose()?;
     let mut codes = vec![KernelCode::split(&split, level, options)];
     if and_machine && codes[0].as_ref().is_ok_and(|code| !code.is_interpreted()) {
         codes.push(KernelCode::interpreted(&split, level, options));
@@ -86,7 +92,7 @@ fn engines(
     let engine = |code: Result<KernelCode, KernelEngineError>| {
         let code = code.map_err(refusal)?;
         let name = if code.is_interpreted() { MACHINE } else { "kernel" };
-        Ok((name, KernelEngine::new(Arc::new(code), None)))
+        Ok((name, KernelEngine::new(Arc::new(code), workers.clone())))
     };
     codes.into_iter().map(engine).collect()
 }
@@ -156,12 +162,13 @@ fn compare(
             control(program, &mut numbers, &mut interp, &mut kernels)?;
         }
         now += numbers.bits(40) as u64;
-        interp.set_now(now);
+        let timed = interp.advance(now);
         let at = |error: String| format!("packet {index}, {}: {error}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);
         for (name, kernel) in &mut kernels {
-            kernel.set_now(now);
+            let ran = kernel.advance(now);
+            same_outputs(name, &timed, &ran).map_err(at)?;
             let found = kernel.receive(*port, bytes);
             kernel.check_frames().map_err(at)?;
             same_outputs(name, &wanted, &found).map_err(at)?;
@@ -174,6 +181,9 @@ fn compare(
         same_state(program, name, &interp, kernel).map_err(|error| format!("after expiry: {error}"))?;
     }
     seen.state(program, &interp);
+    // They make no packets here.
+    let (counters, slots) = (interp.counters(), CounterSlots::new(program));
+    seen.timed = program.deadline_timers().map(|(timer, _)| counters[slots.timer_entries(timer)]).sum();
     Ok((seen, is_interpreted))
 }
 

@@ -1,7 +1,7 @@
 //! Where the PPFs of a program run, and why, in words.
 
 use baker::ir::Program;
-use baker::place::{Obstacle, Placement, Stage, Tap};
+use baker::place::{Deadline, Obstacle, Placement, Stage, Tap};
 use baker::source::{Sources, Span};
 
 /// Where a PPF runs.
@@ -14,6 +14,8 @@ pub struct Row<'a> {
     pub why: Vec<String>,
     /// Channels of copies that leave it in the kernel while their packets stay, with their places.
     pub taps: Vec<String>,
+    /// Tables whose deadlines it sets in the kernel, with their places.
+    pub deadlines: Vec<String>,
 }
 
 impl Row<'_> {
@@ -25,16 +27,16 @@ impl Row<'_> {
             ("kernel", _) => format!("{runs}, handed to a worker where it {why}"),
             _ => format!("{runs}: it {why}"),
         };
-        match &self.taps[..] {
-            [] => stage,
-            taps => format!("{stage}, copies to workers by a ring: {}", taps.join(", ")),
-        }
+        let by_ring = [("copies to workers", &self.taps), ("deadlines told to workers", &self.deadlines)];
+        let by_ring = by_ring.into_iter().filter(|(_, all)| !all.is_empty());
+        by_ring.fold(stage, |stage, (what, all)| format!("{stage}, {what} by a ring: {}", all.join(", ")))
     }
 }
 
 /// All PPFs, in the program's order.
 pub fn rows<'a>(program: &'a Program, placement: &Placement, sources: &Sources) -> Vec<Row<'a>> {
-    let row = |((ppf, stage), taps): ((&'a baker::ir::Ppf, &Stage), &Vec<Tap>)| {
+    let row = |(ppf, index): (&'a baker::ir::Ppf, usize)| {
+        let (stage, taps, deadlines) = (&placement.stages[index], &placement.taps[index], &placement.deadlines[index]);
         let (runs, why) = match stage {
             Stage::Kernel(punts) => ("kernel", reasons(punts, sources)),
             Stage::Cannot(obstacle) => ("worker", reasons(std::slice::from_ref(obstacle), sources)),
@@ -43,9 +45,11 @@ pub fn rows<'a>(program: &'a Program, placement: &Placement, sources: &Sources) 
         };
         let channel = |tap: &Tap| program.channels[tap.channel.0 as usize].name.as_str();
         let taps = by_text(taps.iter().map(|tap| (channel(tap), tap.span)), sources);
-        Row { ppf: &ppf.name, runs, why, taps }
+        let table = |set: &Deadline| program.tables[set.table.0 as usize].name.as_str();
+        let deadlines = by_text(deadlines.iter().map(|set| (table(set), set.span)), sources);
+        Row { ppf: &ppf.name, runs, why, taps, deadlines }
     };
-    program.ppfs.iter().zip(&placement.stages).zip(&placement.taps).map(row).collect()
+    program.ppfs.iter().zip(0..).map(row).collect()
 }
 
 /// `file:line` of a place.

@@ -294,12 +294,14 @@ impl Machine {
             }
             // Packets go through one after the other.
             Op::Lock { .. } | Op::Unlock { .. } => return Ok(()),
-            Op::Insert { table, key, value } => {
+            Op::Insert { table, key, value, new } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
                 let (key, value) = self.arguments.split_at(key.len());
-                let inserted = self.tables[table.0 as usize].insert(key, None, value).is_ok();
-                if !inserted {
+                let store = &mut self.tables[table.0 as usize];
+                let stays = *new && store.find(key, None).is_some();
+                let inserted = !stays && store.insert(key, None, value).is_ok();
+                if !inserted && !stays {
                     self.count(self.slots.table_full(*table), 1);
                 }
                 inserted as u128

@@ -284,7 +284,7 @@ impl Store {
     }
 
     /// Slot of exactly this entry. The key was checked.
-    fn find(&self, key: &[u128], prefix_len: Option<u32>) -> Option<u32> {
+    pub fn find(&self, key: &[u128], prefix_len: Option<u32>) -> Option<u32> {
         match &self.index {
             Index::Array => Some(key[0] as u32),
             Index::Hash { slots, .. } => slots.get(key).copied(),

@@ -131,17 +131,19 @@ impl<'p> Lowering<'p> {
                 types.map(|(field, ty)| self.b.push(ty, Op::EntryLoad { entry, field: field as u32 })).collect()
             }
             ExprKind::Struct(fields) => fields.iter().map(|field| self.value(field)).collect(),
-            ExprKind::Insert(table, key, value) => {
+            ExprKind::Insert(table, key, value, new) => {
                 let key = self.key(key);
                 let mut value = self.values(value, value.ty);
                 if self.table(*table).idle.is_some() {
-                    if self.program.timers.iter().any(|timer| timer.period == 0 && timer.table == Some(*table)) {
+                    let has_deadlines =
+                        || self.program.timers.iter().any(|timer| timer.period == 0 && timer.table == Some(*table));
+                    if *new || has_deadlines() {
                         // One that is too old is not there any more, nor is its deadline.
                         self.lookup(*table, key.clone());
                     }
                     value.push(self.now());
                 }
-                one(self.b.push(Ty::Int(1), Op::Insert { table: *table, key, value }))
+                one(self.b.push(Ty::Int(1), Op::Insert { table: *table, key, value, new: *new }))
             }
             ExprKind::Remove(table, key) => {
                 let key = self.key(key);

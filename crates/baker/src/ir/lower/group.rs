@@ -12,31 +12,19 @@
 //! group_member(viewers, pkt)  →      lookup m.viewers(v0's group, v0's member), where v0's table is m.viewers
 //! ```
 
-use super::Lowering;
-use crate::check::hir::{self, Expr, LocalId, Stmt, StmtKind};
-use crate::ir::{
-    Channel, ChannelId, CmpOp, GROUP_FIELDS, MetaField, MetaId, Op, Program, Source, TableId, Target, Ty, Value,
-    storage_size,
-};
+use super::{Lowering, waiting};
+use crate::check::hir::{self, Expr, LocalId, StmtKind};
+use crate::ir::{ChannelId, CmpOp, GROUP_FIELDS, MetaId, Op, Program, Source, TableId, Target, Ty, Value};
 
 /// No group's number.
 const NO_GROUP: u128 = u32::MAX as u128;
 
 /// The puts into groups of a program, each once, in order.
 fn fanned_out(program: &hir::Program) -> Vec<(ChannelId, TableId)> {
-    fn search(statements: &[Stmt], found: &mut Vec<(ChannelId, TableId)>) {
-        for Stmt { kind, .. } in statements {
-            if let StmtKind::PutAll(channel, groups, ..) = kind
-                && !found.contains(&(*channel, *groups))
-            {
-                found.push((*channel, *groups));
-            }
-            kind.nested().into_iter().for_each(|nested| search(nested, found));
-        }
-    }
-    let mut found = Vec::new();
-    program.bodies().for_each(|code| search(&code.body, &mut found));
-    found
+    waiting::puts(program, |kind| match kind {
+        StmtKind::PutAll(channel, groups, ..) => Some((*channel, *groups)),
+        _ => None,
+    })
 }
 
 /// Metadata that lowering puts behind the program's for groups.
@@ -55,19 +43,9 @@ pub(super) fn declare(program: &hir::Program, lowered: &mut Program) {
         return;
     }
     let [_, _, name] = GROUP_FIELDS;
-    let offset = lowered.metadata_size.next_multiple_of(storage_size(32));
-    lowered.metadata.push(MetaField { name: name.into(), type_name: "u32".into(), width: 32, offset });
-    lowered.metadata_size = offset + storage_size(32);
-    for (channel, groups) in fanned_out(program) {
-        let Channel { name, protocol, target, batch, .. } = program.channels[channel.0 as usize].clone();
-        let groups_name = &program.tables[groups.0 as usize].name;
-        let on = ChannelId(lowered.channels.len() as u32 + 1);
-        let into = format!("{name} in {groups_name}");
-        let waits = Target::Group(groups, on);
-        lowered.channels.push(Channel { name: into, from: None, protocol, target: waits, batch: None });
-        let from = Some(Source::Group(groups));
-        lowered.channels.push(Channel { name: format!("{groups_name} -> {name}"), from, protocol, target, batch });
-    }
+    waiting::add_metadata(lowered, name, 32);
+    let name = |groups: TableId| program.tables[groups.0 as usize].name.as_str();
+    waiting::declare(program, lowered, fanned_out(program), |groups| (name(groups), Target::Group, Source::Group));
 }
 
 impl<'p> Lowering<'p> {

@@ -23,6 +23,7 @@ mod reasons;
 mod stmt;
 mod sums;
 mod timer;
+mod waiting;
 
 use std::collections::BTreeSet;
 

@@ -10,25 +10,16 @@
 //!                                    m.line -> m.output                    from there to where m.output leads
 //! ```
 
-use super::{Lowering, group};
-use crate::check::hir::{self, Expr, Stmt, StmtKind};
-use crate::ir::{Channel, ChannelId, MetaField, MetaId, Op, Program, QueueId, Source, Target, storage_size};
+use super::{Lowering, group, waiting};
+use crate::check::hir::{self, Expr, StmtKind};
+use crate::ir::{ChannelId, MetaId, Op, Program, QueueId, Source, Target};
 
 /// The puts into queues of a program, each once, in order.
 fn paced(program: &hir::Program) -> Vec<(ChannelId, QueueId)> {
-    fn search(statements: &[Stmt], found: &mut Vec<(ChannelId, QueueId)>) {
-        for Stmt { kind, .. } in statements {
-            if let StmtKind::PutAt(channel, queue, ..) = kind
-                && !found.contains(&(*channel, *queue))
-            {
-                found.push((*channel, *queue));
-            }
-            kind.nested().into_iter().for_each(|nested| search(nested, found));
-        }
-    }
-    let mut found = Vec::new();
-    program.bodies().for_each(|code| search(&code.body, &mut found));
-    found
+    waiting::puts(program, |kind| match kind {
+        StmtKind::PutAt(channel, queue, ..) => Some((*channel, *queue)),
+        _ => None,
+    })
 }
 
 /// Where the metadata of queues begins.
@@ -42,21 +33,10 @@ pub(super) fn declare(program: &hir::Program, lowered: &mut Program) {
         return;
     }
     for (name, width) in [("queue.line", 32), ("queue.time", 64)] {
-        let size = storage_size(width);
-        let offset = lowered.metadata_size.next_multiple_of(size);
-        lowered.metadata.push(MetaField { name: name.into(), type_name: format!("u{width}"), width, offset });
-        lowered.metadata_size = offset + size;
+        waiting::add_metadata(lowered, name, width);
     }
-    for (channel, queue) in paced(program) {
-        let Channel { name, protocol, target, batch, .. } = program.channels[channel.0 as usize].clone();
-        let queue_name = &program.queues[queue.0 as usize].name;
-        let on = ChannelId(lowered.channels.len() as u32 + 1);
-        let into = format!("{name} in {queue_name}");
-        let waits = Target::Queue(queue, on);
-        lowered.channels.push(Channel { name: into, from: None, protocol, target: waits, batch: None });
-        let from = Some(Source::Queue(queue));
-        lowered.channels.push(Channel { name: format!("{queue_name} -> {name}"), from, protocol, target, batch });
-    }
+    let name = |queue: QueueId| program.queues[queue.0 as usize].name.as_str();
+    waiting::declare(program, lowered, paced(program), |queue| (name(queue), Target::Queue, Source::Queue));
 }
 
 impl<'p> Lowering<'p> {

@@ -234,9 +234,10 @@ impl<'a> Checker<'a> {
                     }
                 }
             }
-            Op::Insert { table, key, value } => {
+            Op::Insert { table, key, value, new } => {
                 if let Some(table) = self.table(*table) {
-                    if !table.kind_row().inserts {
+                    // Where nothing is removed all entries are there.
+                    if !table.kind_row().inserts || *new && !table.kind_row().removes {
                         self.error(format!("insert into {} {}", table.kind_row().name, table.name));
                     }
                     self.fields(key, table.key);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use baker::ir::is_expired;
-use codegen::abi::{LARGE_FIRST, LARGE_SECOND};
+use codegen::abi::{Inserted, LARGE_FIRST, LARGE_SECOND};
 
 use super::{Hash, Idle, Place};
 use crate::tables::bucket::Bucket;
@@ -25,18 +25,21 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 impl Hash {
     /// Inserts a key or replaces its value where it lies: packets under way that hold the entry see the new value,
-    /// field by field. False where the table is full. For workers.
-    pub fn insert(&self, key: &[u64], value: &[u8]) -> bool {
+    /// field by field. Where it is to be `new` an entry that is there stays as it is. For workers.
+    fn insert(&self, key: &[u64], value: &[u8], new: bool) -> Inserted {
         let mut writer = self.lock();
         let place = self.place(key);
         if let Some((_, _, entry)) = self.find(key, &place) {
+            if new {
+                return Inserted::Stays;
+            }
             let (at, stored) = (self.value(entry), self.lock.unwrap_or(self.value_size));
             // SAFETY: the entry is one of the table's, and the value is as long as its layout. The lock lies behind all
             // else.
             unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.value_align)) };
-            return true;
+            return Inserted::Done;
         }
-        self.add(&mut writer, &place, key, value)
+        if self.add(&mut writer, &place, key, value) { Inserted::Done } else { Inserted::Full }
     }
 
     /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the
@@ -44,7 +47,7 @@ impl Hash {
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
         // A new entry has no deadline.
         if self.at_once && self.due.is_none() {
-            return self.insert(key, value);
+            return self.insert(key, value, false) == Inserted::Done;
         }
         self.exchange(key, value).is_some()
     }
@@ -199,12 +202,12 @@ impl Hash {
 ///
 /// # Safety
 /// As for [`super::lookup`]; `value` points to a value of the table's layout.
-pub unsafe extern "C" fn insert(table: *mut u8, key: *const u64, value: *const u8) -> u8 {
+pub unsafe extern "C" fn insert(table: *mut u8, key: *const u64, value: *const u8, new: u8) -> u8 {
     // SAFETY: promised by the caller.
     unsafe {
         let table = &*table.cast::<Hash>();
         let key = std::slice::from_raw_parts(key, table.entry.key_words);
-        table.insert(key, std::slice::from_raw_parts(value, table.value_size)).into()
+        table.insert(key, std::slice::from_raw_parts(value, table.value_size), new != 0) as u8
     }
 }
 

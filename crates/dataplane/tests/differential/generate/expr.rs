@@ -173,15 +173,19 @@ impl Body<'_> {
         }
         let Some((name, table)) = self.pick_table(|_, table| table.kind != Kind::Lpm) else { return self.leaf() };
         let key = self.key(table.key, table.kind, depth.min(1));
+        // Takes no number, so that other programs stay what they are.
+        let new = if key.len().is_multiple_of(2) { "_new" } else { "" };
         if table.kind == Kind::Set {
             let change = *self.n.pick(&["insert", "insert", "remove"]);
+            let change = if change == "insert" { format!("{change}{new}") } else { change.into() };
             return Expr::new(format!("table_{change}({name}, {key})"), Ty::Bool);
         }
         if table.kind == Kind::Hash && self.n.chance(40) {
             return Expr::new(format!("table_remove({name}, {key})"), Ty::Bool);
         }
         let value = self.value(table.value, depth.min(1));
-        Expr::new(format!("table_insert({name}, {key}, {value})"), Ty::Bool)
+        let new = if table.kind == Kind::Hash { new } else { "" };
+        Expr::new(format!("table_insert{new}({name}, {key}, {value})"), Ty::Bool)
     }
 
     /// Sets or cancels a deadline. Not one so soon that timers which set it again run very often.

@@ -290,9 +290,6 @@ impl World {
             let period = *n.pick(&[50_000_000_000, 300_000_000_000, 700_000_000_001]);
             module.timers.push(Timer { name: format!("every{i}"), table, period });
         }
-        if self.style.is_kernel() {
-            return;
-        }
         for table in 0..module.tables.len() {
             // Takes no number, so that other programs stay what they are.
             if module.tables[table].kind != Kind::Lpm && (ppfs + 3 * table).is_multiple_of(5) {

@@ -54,7 +54,7 @@ impl View<'_> {
 
     /// As JSON.
     pub(super) fn placement_json(&self) -> Value {
-        let stage = |row: Row| json!({"ppf": row.ppf, "runs": row.runs, "why": row.why, "taps": row.taps});
+        let stage = |Row { ppf, runs, why, taps, deadlines }: Row| json!({"ppf": ppf, "runs": runs, "why": why, "taps": taps, "deadlines": deadlines});
         let cut = |(channel, to): (&str, &str)| json!({"channel": channel, "to": to});
         json!({
             "ppfs": self.each_stage().into_iter().map(stage).collect::<Vec<_>>(), "cuts": self.cuts().into_iter().map(cut).collect::<Vec<_>>(),
