@@ -69,6 +69,7 @@ pub fn comes_and_goes(most: usize, pause: Duration, turns: usize) {
     let server =
         Server::paced(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() }, pause);
     let path = format!("{}/live", ORIGINS[0]);
+    let lost_before = lost_on_the_way(&media);
     let (mut sent, mut here, mut gone) = (Sent::default(), Vec::<Own>::new(), Vec::<Own>::new());
     let (mut state, start) = (most as u64, Instant::now());
     let mut random = |below: usize| {
@@ -150,7 +151,7 @@ pub fn comes_and_goes(most: usize, pause: Duration, turns: usize) {
     media.wait("something is left", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
     let lost: usize = gone.iter().map(Own::lost).sum();
     let packets: usize = gone.iter().map(|own| own.numbers.len()).sum();
-    let counted = lost_on_the_way(&media);
+    let counted = lost_on_the_way(&media) - lost_before;
     println!(
         "{} viewers, {all} of {most} after {turns} turns, {packets} packets in {:.1} s, {lost} lost, {counted} losses counted",
         gone.len(),

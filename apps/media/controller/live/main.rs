@@ -141,10 +141,17 @@ fn one_live_stream_serves_all_its_viewers() {
             .filter_map(|(_, bytes)| wire::rtcp::parse(bytes))
             .any(|own| own.reports.iter().any(|report| report.ssrc == SSRC && report.lost == 0))
     });
-    // They leave one by one; the last one ends the stream.
+    // One over UDP and one on its connection: the first one's packets stay in the kernel, the other gets copies.
+    second.good("TEARDOWN", &second.url.clone(), &[]);
+    let direct = media.channel("forward4.output");
+    media.wait("packets do not stay in the kernel", |media| media.channel("forward4.output") > direct);
+    let by_worker = media.channel("forward4.shared");
+    assert_eq!(compare(&[first.receive(0, 150), first.receive(0, 50)].concat(), &sent()), 0);
+    assert_eq!(compare(&third.receive(0, 200), &sent()), 0);
+    assert_eq!(media.channel("forward4.shared"), by_worker);
+    // The last one that leaves ends the stream.
     third.good("TEARDOWN", &third.url.clone(), &[]);
     drop(third);
-    second.good("TEARDOWN", &second.url.clone(), &[]);
     assert_eq!(compare(&first.receive(0, 100), &sent()), 0);
     assert_eq!(server.count("TEARDOWN"), 0);
     first.good("TEARDOWN", &first.url.clone(), &[]);

@@ -54,6 +54,7 @@ fn mistakes_are_told() {
         ("# password = \"secret\"", "password = \"secret\"", "streams.door: `user` is missing"),
         ("# live = true ", "live = 1 ", "streams.door.live: this is an integer"),
         ("connections = 4096", "connections = 0", "limits.connections: 0 is out of range"),
+        ("receivers = 4096", "receivers = 65537", "limits.receivers: 65537 is out of range"),
         ("session = \"60s\"", "session = \"60\"", "timeouts.session: \"60\" is none"),
         ("answer = \"10s\"", "answers = \"10s\"", "timeouts.answers: unknown key; did you mean `answer`?"),
     ] {
@@ -73,4 +74,15 @@ fn mistakes_are_told() {
     let text = EXAMPLE.replacen("rtsp://10.0.2.11", "rtsp://user:pass@10.0.2.11", 1);
     let errors = Config::parse("t.toml", &text, &program, MEDIA).map(|_| ()).unwrap_err();
     assert!(errors.iter().any(|error| error.to_string().contains("user and password stand in the URL")), "{errors:?}");
+}
+
+#[test]
+fn copies_for_several_viewers_share_the_payload() {
+    let program = common::compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../media.baker"));
+    let copies = baker::opt::share::copies(&program);
+    let channels = (0..).map(baker::ir::ChannelId).zip(&program.channels);
+    let members = channels.filter(|(_, channel)| matches!(channel.from, Some(baker::ir::Source::Group(_))));
+    let own: Vec<_> = members.map(|(id, _)| copies.of_members(id)).collect();
+    // Of 1370 bytes, headers of both versions of IP, and no more.
+    assert!(own.len() == 2 && own.iter().all(|bytes| bytes.is_some_and(|bytes| bytes < 128)), "{own:?}");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use baker::ir::{Program, TableEntry, TableId, TableStore};
+use baker::ir::{Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
 
@@ -50,6 +50,14 @@ program { rx -> m.input; m.output -> host; }
 const WIDE: TableId = TableId(0);
 const WORDS: TableId = TableId(1);
 
+/// Changes a table, however long the machine does not run a worker that may still read what is to be used again.
+fn insist(mut change: impl FnMut() -> Result<(), TableError>) {
+    let start = Instant::now();
+    while let Err(error) = change() {
+        assert!(error == TableError::Busy && start.elapsed() < Duration::from_secs(60), "{error}");
+    }
+}
+
 /// Runs `count` packets while all entries are changed again and again. How often a half changed entry of each array was
 /// seen, and entries of different changes.
 fn run(engine: EngineKind, mode: PollMode, writes: &str, count: u64) -> [u64; 3] {
@@ -66,9 +74,9 @@ fn run(engine: EngineKind, mode: PollMode, writes: &str, count: u64) -> [u64; 3]
         let entry = |key: u128, value: Vec<u128>| TableEntry { key: vec![key], prefix_len: None, value };
         let a = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let wide: Vec<_> = (0..1000).map(|key| entry(key, vec![a.into(), (!a).into(), a.into()])).collect();
-        tables.insert_all(WIDE, &mut wide.iter()).unwrap();
+        insist(|| tables.insert_all(WIDE, &mut wide.iter()));
         for key in 0..4 {
-            tables.insert(WORDS, &entry(key, vec![(a as u32).into(), (!a as u32).into()])).unwrap();
+            insist(|| tables.insert(WORDS, &entry(key, vec![(a as u32).into(), (!a as u32).into()])));
         }
     };
     fill(&mut prepared.tables(), 0);
