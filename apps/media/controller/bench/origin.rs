@@ -87,6 +87,10 @@ impl Drop for Origin {
 
 fn serve(mut stream: TcpStream, client: IpAddr, asked: &Mutex<Option<SocketAddr>>) {
     let (mut framer, mut buffer) = (Framer::default(), [0; 4096]);
+    // It has the listener's.
+    if stream.set_read_timeout(None).is_err() {
+        return;
+    }
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         framer.push(&buffer[..count]);
         while let Ok(Some(item)) = framer.next_item() {
