@@ -95,7 +95,9 @@ fn mistakes_are_told() {
     }
     // Pools, and streams that come from them.
     let pooled = EXAMPLE.lines().map(|line| {
-        let inside = line.starts_with("# [controllers.media.pools") || line.starts_with("# [controllers.media.streams");
+        let inside = ["# [controllers.media.pools", "# [controllers.media.streams.hall"]
+            .iter()
+            .any(|start| line.starts_with(start));
         let value = ["# balance", "# servers", "#     {", "# ]", "# check", "# pool", "# path"];
         let there = inside || value.iter().any(|start| line.starts_with(start));
         if there { line.trim_start_matches("# ") } else { line }.to_owned() + "\n"

@@ -59,7 +59,7 @@ pub struct ServerShown {
 }
 
 fn origin_name(url: &str) -> String {
-    Url::parse(url).map_or_else(String::new, |url| authority(url.host, Some(url.port())))
+    Url::parse(url).map_or_else(|| url.to_owned(), |url| authority(url.host, Some(url.port())))
 }
 
 impl<W: World> Proxy<W> {

@@ -8,12 +8,14 @@ use wire::rtcp::{self, Report, SenderReport};
 use wire::rtsp::framing::interleaved;
 
 use super::session::{Delivery, Ending};
-use super::upstream::{TrackState, Upstream};
+use super::upstream::{Track, TrackState, Upstream};
 use super::world::{Effect, From, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId, ordered};
 
 /// Between two reports to an origin (RFC 3550 section 6.2).
 const PERIOD: Duration = Duration::from_secs(5);
+/// The last packets of a stream take no longer through workers and the controller; BYE must not overtake them.
+const LINGER: Duration = Duration::from_millis(100);
 /// The name of the proxy's own source, and of streams: it names no host.
 const NAME: &str = "millrace";
 
@@ -40,15 +42,30 @@ impl<W: World> Proxy<W> {
         let number = of.number;
         if let Some(report) = received.senders.first() {
             of.report = Some((*report, now));
-            // A stream without end goes on, from elsewhere. Numbers that go on are not known before the first packet.
-            let ends = received.ended.contains(&report.ssrc) && !replaced;
-            if of.before.is_none() {
-                sessions.into_iter().for_each(|session| self.pass_report(session, track, report, ends));
+            // Numbers that go on are not known before the first packet.
+            let goes_on = of.before.is_some();
+            // A stream without end goes on, from elsewhere.
+            if received.ended.contains(&report.ssrc) && !replaced {
+                of.ending = Some((*report, now + LINGER));
+            } else if !goes_on {
+                sessions.into_iter().for_each(|session| self.pass_report(session, track, report, false));
             }
         }
         let source = self.world.progress(number).ssrc;
         if replaced && received.ended.contains(&source) {
             self.fail_upstream(id, 502, "its stream has ended (BYE)");
+        }
+    }
+
+    /// Receivers of tracks that have ended at their origin are told so.
+    pub(super) fn pass_endings(&mut self, id: UpstreamId) {
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        let sessions = ordered(&own.viewers);
+        let due = |track: &mut Track| track.ending.take_if(|(_, at)| *at <= now).map(|(report, _)| report);
+        let ended: Vec<_> = own.tracks.iter_mut().map(due).enumerate().collect();
+        for (track, report) in ended.into_iter().filter_map(|(track, report)| Some((track, report?))) {
+            sessions.iter().for_each(|session| self.pass_report(*session, track, &report, true));
         }
     }
 

@@ -116,6 +116,8 @@ pub(super) struct Track {
     pub(super) audience: Audience,
     /// The last sender report, and when it came.
     pub(super) report: Option<(SenderReport, Duration)>,
+    /// The last report of a sender that has said BYE, and when receivers are told so.
+    pub(super) ending: Option<(SenderReport, Duration)>,
     /// Own source in reports to the origin.
     pub(super) own_ssrc: u32,
     /// What the last report to the origin said was received, and lost.
@@ -149,6 +151,7 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             rate_now: 0,
             audience: Audience::default(),
             report: None,
+            ending: None,
             own_ssrc: 0,
             reported: (0, 0),
             reported_at: Duration::ZERO,
@@ -421,7 +424,7 @@ impl<W: World> Proxy<W> {
     fn release_pair(&mut self, address: IpAddr, port: u16) {
         if port != 0 {
             self.pairs.remove(&(address, port));
-            self.world.release_pair(address, port);
+            self.effect(Effect::ReleasePair(address, port));
         }
     }
 
@@ -512,6 +515,7 @@ impl<W: World> Proxy<W> {
     }
 
     pub(super) fn upstream_tick(&mut self, id: UpstreamId) {
+        self.pass_endings(id);
         let Some(own) = self.upstreams.get(&id) else { return };
         if let Some(publisher) = own.publisher {
             return self.publisher_tick(publisher, id);

@@ -13,8 +13,6 @@ pub trait World {
     /// Takes a pair of own ports for a stream from an origin, on an own address: the first of them, which is even.
     /// `None`: there is none left.
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
-    /// Gives a pair back.
-    fn release_pair(&mut self, address: IpAddr, port: u16);
     /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
     fn bind_media(&mut self, address: IpAddr) -> bool;
     /// What was counted of a track.
@@ -70,6 +68,8 @@ pub enum Effect {
     RemoveFlow(FlowKey),
     /// Takes a receiver out of the group of a track, by its number there.
     Leave(u32, u32),
+    /// Gives a pair of own ports back: own address, first port.
+    ReleasePair(IpAddr, u16),
     /// Sends a datagram.
     Datagram(From, SocketAddr, Vec<u8>),
     /// Logs a session that has ended.

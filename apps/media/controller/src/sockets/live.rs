@@ -58,10 +58,6 @@ impl World for Live {
         self.datagrams.bind_pair(address, &self.settings.ports, &shared)
     }
 
-    fn release_pair(&mut self, address: IpAddr, port: u16) {
-        self.datagrams.release_pair(address, port);
-    }
-
     fn bind_media(&mut self, address: IpAddr) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         self.datagrams.bind_media(address, self.settings.media_port, &shared)

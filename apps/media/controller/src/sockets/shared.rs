@@ -247,6 +247,7 @@ impl State {
             Effect::Leave(track, member) => {
                 self.proxy.world.receivers.iter_mut().for_each(|group| _ = group.leave(track, member));
             }
+            Effect::ReleasePair(address, port) => self.proxy.world.datagrams.release_pair(address, port),
             Effect::Datagram(from, to, bytes) => {
                 let by = match from {
                     From::Pair(address, port) => To::PairReports(address, port),

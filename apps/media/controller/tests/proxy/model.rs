@@ -45,10 +45,6 @@ impl World for Surroundings {
         free.inspect(|port| _ = self.pairs.insert(*port))
     }
 
-    fn release_pair(&mut self, _: IpAddr, port: u16) {
-        assert!(self.pairs.remove(&port), "port {port} was not taken");
-    }
-
     fn bind_media(&mut self, _: IpAddr) -> bool {
         true
     }
@@ -207,7 +203,13 @@ impl Model {
                 Effect::Leave(track, member) => {
                     self.proxy.world.members.remove(&(track, member)).expect("a member");
                 }
-                Effect::Datagram(from, to, bytes) => self.datagrams.push((from, to, bytes)),
+                Effect::ReleasePair(_, port) => assert!(self.proxy.world.pairs.remove(&port), "{port} was not taken"),
+                Effect::Datagram(from, to, bytes) => {
+                    if let From::Pair(_, port) = from {
+                        assert!(self.proxy.world.pairs.contains(&port), "there is no socket that a datagram leaves by");
+                    }
+                    self.datagrams.push((from, to, bytes));
+                }
             }
             if changes {
                 self.audiences.push(self.audience());
