@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::session::{Delivery, Ending, Session};
-use super::upstream::{TrackState, Upstream};
+use super::track::TrackState;
+use super::upstream::Upstream;
 use super::world::World;
 use super::{Proxy, SessionId, UpstreamId, ordered};
 use crate::tables::Progress;

@@ -13,7 +13,7 @@ use wire::rtsp::framing::interleaved;
 use wire::rtsp::url::{self, Url};
 
 use super::session::Delivery;
-use super::upstream::{Track, TrackState};
+use super::track::{Track, TrackState};
 use super::world::{Effect, From, World};
 use super::{Proxy, SessionId, UpstreamId, ordered};
 use crate::tables::{Flow, FlowKey, Leads, Receiver};

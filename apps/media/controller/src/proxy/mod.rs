@@ -10,6 +10,7 @@
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
+//! | `track`, `request` | its tracks, and what its origin is asked |
 //! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
 //! | `checks` | whether the origins of pools work |
@@ -34,10 +35,12 @@ mod publish;
 mod recovery;
 mod relay;
 mod reports;
+mod request;
 mod session;
 mod setup;
 pub mod state;
 mod target;
+mod track;
 mod upstream;
 pub mod world;
 

@@ -11,7 +11,9 @@ use wire::rtsp::transport::{self, Lower};
 use wire::rtsp::url::{self, Url};
 use wire::sdp::{self, Description};
 
-use super::upstream::{Job, TrackState, Upstream, tracks_of};
+use super::request::Job;
+use super::track::{TrackState, tracks_of};
+use super::upstream::Upstream;
 use super::world::{Effect, World};
 use super::{OriginId, Proxy, UpstreamId};
 use crate::tables::FlowKey;

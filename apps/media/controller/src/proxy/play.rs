@@ -5,8 +5,10 @@ use wire::rtsp::message::{Request, Response};
 use wire::rtsp::range;
 use wire::rtsp::rtp_info::{self, RtpInfo};
 
+use super::request::Job;
 use super::target::track_url;
-use super::upstream::{Job, TrackState, Upstream};
+use super::track::TrackState;
+use super::upstream::Upstream;
 use super::world::World;
 use super::{ClientId, Proxy, SessionId};
 

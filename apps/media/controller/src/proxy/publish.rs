@@ -11,7 +11,8 @@ use wire::rtsp::url::Url;
 use wire::sdp::Description;
 
 use super::session::Ending;
-use super::upstream::{TrackState, Upstream, tracks_of};
+use super::track::{TrackState, tracks_of};
+use super::upstream::Upstream;
 use super::world::World;
 use super::{ClientId, Proxy, UpstreamId};
 use crate::tables::FlowKey;

@@ -8,7 +8,9 @@ use wire::rtsp::message::{Request, Response};
 use wire::rtsp::range::{self, Npt, Range};
 use wire::sdp::Description;
 
-use super::upstream::{Job, Track, TrackState, Upstream};
+use super::request::Job;
+use super::track::{Track, TrackState};
+use super::upstream::Upstream;
 use super::world::World;
 use super::{ClientId, Proxy, UpstreamId, ordered};
 use crate::pools::ServerId;

@@ -6,7 +6,7 @@ use wire::rtp;
 use wire::rtsp::framing::interleaved;
 
 use super::session::Delivery;
-use super::upstream::TrackState;
+use super::track::TrackState;
 use super::world::{Effect, From, World};
 use super::{Proxy, UpstreamId, ordered};
 use crate::tables::Progress;

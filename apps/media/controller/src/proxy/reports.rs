@@ -8,7 +8,8 @@ use wire::rtcp::{self, Report, SenderReport};
 use wire::rtsp::framing::interleaved;
 
 use super::session::{Delivery, Ending};
-use super::upstream::{Track, TrackState, Upstream};
+use super::track::{Track, TrackState};
+use super::upstream::Upstream;
 use super::world::{Effect, From, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId, ordered};
 

@@ -9,7 +9,7 @@ use wire::rtsp::transport::{self, Lower, Transport};
 use super::accounts::Account;
 use super::session::{Delivery, Ending, Viewer};
 use super::target::Target;
-use super::upstream::TrackState;
+use super::track::TrackState;
 use super::world::World;
 use super::{ClientId, Proxy, SessionId, UpstreamId};
 

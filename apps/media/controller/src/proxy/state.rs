@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wire::rtsp::url;
 
 use super::session::{Delivery, Ending};
-use super::upstream::TrackState;
+use super::track::TrackState;
 use super::world::World;
 use super::{Proxy, SessionId};
 

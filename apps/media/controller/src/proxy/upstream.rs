@@ -1,163 +1,25 @@
 //! A presentation at its origin: one connection, requests one after the other, one session.
 
 use std::collections::{HashSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use http_auth::{PasswordClient, PasswordParams};
-use wire::rtcp::SenderReport;
+use http_auth::PasswordClient;
 use wire::rtsp::message::Request;
-use wire::rtsp::transport::Transport;
 use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
-use super::flows::Audience;
 use super::recovery::{Position, Recovery};
+use super::request::Job;
 use super::session::Ending;
 use super::target::{Presentation, Target};
+use super::track::{Track, TrackState};
 use super::world::{Effect, World};
 use super::{ClientId, OriginId, Proxy, SessionId, UpstreamId};
 use crate::pools::ServerId;
-use crate::tables::FlowKey;
 
 /// How long a description is kept that nobody has asked a stream of.
 const UNUSED: Duration = Duration::from_secs(10);
-
-/// A request of a client that an answer of the origin answers: connection, request, session.
-pub(super) type Waiter = (ClientId, Request, SessionId);
-
-/// What is asked of an origin.
-#[derive(Clone, Debug)]
-pub(super) enum Job {
-    /// What it can.
-    Options,
-    /// The description.
-    Describe,
-    /// A track.
-    Setup {
-        /// Its place in the description.
-        track: usize,
-    },
-    /// To play.
-    Play {
-        /// Header fields of the client's.
-        headers: Vec<(String, String)>,
-        /// Who asked, where the presentation is one session's alone.
-        waiter: Option<Waiter>,
-    },
-    /// To pause.
-    Pause {
-        /// Who asked.
-        waiter: Waiter,
-    },
-    /// Parameters.
-    Parameter {
-        /// Who asked.
-        waiter: Waiter,
-    },
-    /// To keep the session.
-    KeepAlive,
-}
-
-impl Job {
-    pub(super) fn into_waiter(self) -> Option<Waiter> {
-        match self {
-            Job::Play { waiter, .. } => waiter,
-            Job::Pause { waiter } | Job::Parameter { waiter } => Some(waiter),
-            _ => None,
-        }
-    }
-}
-
-/// How far a track is at its origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TrackState {
-    /// Not asked for.
-    New,
-    /// Asked for.
-    Asked,
-    /// There.
-    Ready,
-    /// The origin does not give it; the status of the answer.
-    Refused(u16),
-}
-
-/// A track of a presentation.
-pub(super) struct Track {
-    pub(super) state: TrackState,
-    /// Its URL at the origin.
-    pub(super) control: String,
-    /// What it is: `video`, `audio`.
-    pub(super) kind: String,
-    /// The rate of its clock, in hertz; 0 where it is not known.
-    pub(super) rate: u32,
-    /// The channels that it comes on, where it comes on the connection.
-    pub(super) channels: Option<(u8, u8)>,
-    /// The first of its own ports; 0: none yet.
-    pub(super) port: u16,
-    /// Its place in `streams.progress`.
-    pub(super) number: u32,
-    /// Where its RTCP comes from, as far as the origin says.
-    pub(super) rtcp: Option<SocketAddr>,
-    /// Where its packets may come from.
-    pub(super) source: Option<IpAddr>,
-    /// What its packets come with, once that is known.
-    pub(super) key: Option<FlowKey>,
-    /// The place in `streams.progress` of the flow from the origin before, whose numbers are to go on: until the first
-    /// packet of this one has come.
-    pub(super) before: Option<u32>,
-    /// When that was.
-    pub(super) resumed: Option<Duration>,
-    /// When its rate was measured last, and the bits that had come by then.
-    pub(super) measured: (Duration, u64),
-    /// Its rate then, in bits per second.
-    pub(super) rate_now: u64,
-    /// Who gets its packets.
-    pub(super) audience: Audience,
-    /// The last sender report, and when it came.
-    pub(super) report: Option<(SenderReport, Duration)>,
-    /// The last report of a sender that has said BYE, and when receivers are told so.
-    pub(super) ending: Option<(SenderReport, Duration)>,
-    /// Own source in reports to the origin.
-    pub(super) own_ssrc: u32,
-    /// What the last report to the origin said was received, and lost.
-    pub(super) reported: (u64, u32),
-    /// When that was.
-    pub(super) reported_at: Duration,
-}
-
-/// The channels that a track is asked for on. A description has 64 tracks at most.
-fn channels_of(track: usize) -> (u8, u8) {
-    (2 * track as u8, 2 * track as u8 + 1)
-}
-
-/// The tracks of a description, whose URLs are seen from a base.
-pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
-    (0..description.media())
-        .map(|track| Track {
-            state: TrackState::New,
-            control: description.media_control(track, base),
-            kind: description.media_kind(track).to_owned(),
-            rate: description.clock_rate(track).unwrap_or(0),
-            channels: None,
-            port: 0,
-            number: 0,
-            rtcp: None,
-            source: None,
-            key: None,
-            before: None,
-            resumed: None,
-            measured: (Duration::ZERO, 0),
-            rate_now: 0,
-            audience: Audience::default(),
-            report: None,
-            ending: None,
-            own_ssrc: 0,
-            reported: (0, 0),
-            reported_at: Duration::ZERO,
-        })
-        .collect()
-}
 
 /// A presentation at its origin.
 pub(super) struct Upstream {
@@ -172,7 +34,7 @@ pub(super) struct Upstream {
     pub(super) connection: OriginId,
     /// Own address and the origin's, once connected.
     pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
-    cseq: u32,
+    pub(super) cseq: u32,
     /// What is asked: its number, when it was sent, and how often a password was tried.
     pub(super) asked: Option<(u32, Duration, Job, u32)>,
     pub(super) queue: VecDeque<Job>,
@@ -256,65 +118,6 @@ impl Upstream {
         let asked = self.asked.iter().map(|(_, _, job, _)| job);
         self.is_recovering() || asked.chain(&self.queue).any(|job| matches!(job, Job::Play { .. }))
     }
-
-    /// The method, URL and header fields of a request.
-    fn request(&mut self, job: &Job, via: &str) -> Request {
-        let control = || self.description.as_ref().map_or(self.url.clone(), |own| own.control(&self.base));
-        let mut request = match job {
-            Job::Options => Request::new("OPTIONS", &self.url),
-            Job::Describe => {
-                let mut request = Request::new("DESCRIBE", &self.url);
-                request.headers.push("Accept", "application/sdp");
-                request
-            }
-            Job::Setup { track } => {
-                let own = &self.tracks[*track];
-                let wanted = match own.channels {
-                    Some(channels) => Transport::tcp(channels),
-                    None => Transport::udp((own.port, own.port + 1)),
-                };
-                let mut request = Request::new("SETUP", &own.control);
-                request.headers.push("Transport", wanted.to_string());
-                request
-            }
-            Job::Play { headers, .. } => {
-                let mut request = Request::new("PLAY", &control());
-                headers.iter().for_each(|(name, value)| request.headers.push(name, value.clone()));
-                request
-            }
-            Job::Pause { .. } => Request::new("PAUSE", &control()),
-            Job::Parameter { waiter: (_, own, _) } => {
-                let mut request = Request::new(&own.method, &control());
-                own.headers.get("content-type").into_iter().for_each(|kind| request.headers.push("Content-Type", kind));
-                request.body.clone_from(&own.body);
-                request
-            }
-            Job::KeepAlive if self.knows_parameter => Request::new("GET_PARAMETER", &control()),
-            Job::KeepAlive => Request::new("OPTIONS", &control()),
-        };
-        self.finish(&mut request, via);
-        request
-    }
-
-    /// Adds what all requests have.
-    fn finish(&mut self, request: &mut Request, via: &str) {
-        self.cseq = self.cseq.wrapping_add(1);
-        request.headers.push("CSeq", self.cseq.to_string());
-        request.headers.push("User-Agent", "Millrace");
-        request.headers.push("Via", format!("RTSP/1.0 {via}"));
-        self.session.iter().for_each(|session| request.headers.push("Session", session.clone()));
-        if let (Some(auth), Some(credentials)) = (&mut self.auth, &self.presentation.credentials) {
-            let answer = auth.respond(&PasswordParams {
-                username: &credentials.user,
-                password: &credentials.password,
-                uri: &request.url,
-                method: &request.method,
-                body: Some(&request.body),
-            });
-            // What can't be answered is sent without: the origin says what it thinks of that.
-            answer.into_iter().for_each(|answer| request.headers.push("Authorization", answer));
-        }
-    }
 }
 
 impl<W: World> Proxy<W> {
@@ -370,62 +173,6 @@ impl<W: World> Proxy<W> {
         own.used = self.now;
         let connection = own.connection;
         self.effect(Effect::ToOrigin(connection, request.to_bytes()));
-    }
-
-    /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
-    pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
-        let carried = self.upstreams.get(&id).is_some_and(|own| own.carried);
-        self.take_place(id, track, !carried)?;
-        if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
-            own.channels = carried.then_some(channels_of(track));
-        }
-        self.ask(id, Job::Setup { track });
-        Ok(())
-    }
-
-    /// Takes a place in `streams.progress`, and own ports where packets are to come to some; `Err` with the status
-    /// where there are none.
-    pub(super) fn take_place(&mut self, id: UpstreamId, track: usize, ports: bool) -> Result<(), u16> {
-        let Some(own) = self.upstreams.get(&id) else { return Err(454) };
-        let Some((local, _)) = own.addresses else { return Err(502) };
-        let port = if ports { self.world.bind_pair(local.ip()).ok_or(503u16)? } else { 0 };
-        let Some(number) = self.new_track((id, track)) else {
-            self.release_pair(local.ip(), port);
-            return Err(503);
-        };
-        self.world.reset_progress(number);
-        if ports {
-            self.pairs.insert((local.ip(), port), (id, track));
-        }
-        let own_ssrc = self.world.random() as u32;
-        if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
-            (own.state, own.port, own.number, own.own_ssrc) = (TrackState::Asked, port, number, own_ssrc);
-        }
-        Ok(())
-    }
-
-    /// The origin does not send a track over UDP: it is asked for on the connection, if it may be; whether it is.
-    pub(super) fn setup_carried(&mut self, id: UpstreamId, track: usize) -> bool {
-        let Some(own) = self.upstreams.get_mut(&id) else { return false };
-        let of = &mut own.tracks[track];
-        if !own.may_be_carried || of.channels.is_some() {
-            return false;
-        }
-        own.carried = true;
-        let (port, addresses) = (std::mem::take(&mut of.port), own.addresses);
-        of.channels = Some(channels_of(track));
-        // In front of PLAY, which may wait behind it.
-        own.queue.push_front(Job::Setup { track });
-        addresses.into_iter().for_each(|(local, _)| self.release_pair(local.ip(), port));
-        true
-    }
-
-    /// Gives own ports back, where there are some.
-    fn release_pair(&mut self, address: IpAddr, port: u16) {
-        if port != 0 {
-            self.pairs.remove(&(address, port));
-            self.effect(Effect::ReleasePair(address, port));
-        }
     }
 
     /// Serves the requests once more that wait for a presentation.
