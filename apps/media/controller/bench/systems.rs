@@ -234,7 +234,9 @@ fn configuration() -> String {
     for name in ["connections", "sessions", "receivers"] {
         own = own.replace(&format!("\n{name} = 4096"), &format!("\n{name} = {MOST}"));
     }
+    // The source sends nothing between two measurements.
     own.replace("\nper_client = 64 ", &format!("\nper_client = {MOST} "))
+        .replace("\nsilence = \"10s\"", "\nsilence = \"0s\"")
 }
 
 /// The object of this name, wherever it is.
