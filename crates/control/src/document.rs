@@ -172,6 +172,22 @@ pub fn string<'v>(value: &'v Value, path: &Path, accepted: &str, errors: &mut Er
     text
 }
 
+/// What a value's text stands for, or an error.
+pub fn parsed<T>(
+    value: &Value,
+    path: &Path,
+    accepted: &str,
+    errors: &mut Errors,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let text = string(value, path, accepted, errors)?;
+    let found = parse(text);
+    if found.is_none() {
+        errors.add(value.span().start, path, format!("{text:?} is none"), accepted);
+    }
+    found
+}
+
 /// The text at a key, where the key is there; an empty one is an error.
 pub fn text_at(table: &Table, path: &Path, key: &str, accepted: &str, errors: &mut Errors) -> Option<String> {
     let (value, path) = (table.get(key)?, path.key(key));

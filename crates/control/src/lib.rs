@@ -10,11 +10,15 @@
 //! | [`state`] | keeps tables on disk |
 //! | [`application`] | the contract with applications: controllers, their settings, what they can be asked |
 //! | [`applications`] | those that a binary is linked with |
+//! | [`access_log`] | access logs of applications, line by line |
+//! | [`admin_state`] | what operators say about servers of pools |
 //! | [`line_log`] | appends lines to files without ever waiting |
 //! | [`messages`] | parts of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
+pub mod access_log;
+pub mod admin_state;
 pub mod application;
 pub mod applications;
 pub mod cases;

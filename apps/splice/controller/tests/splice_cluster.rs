@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
+use control::admin_state::AdminState;
 use control::applications::Applications;
 use control::config::Config;
 use splice::SpliceApplication;
-use splice::cluster::admin_state::AdminState;
 use splice::cluster::{Cluster, NegotiatedOptions};
 use splice::settings::Settings;
 

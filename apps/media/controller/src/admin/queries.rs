@@ -1,12 +1,12 @@
 //! The queries.
 
+use control::admin_state::{AdminState, StateChange};
 use control::application::{Answer, Offer, QueryError};
 use control::messages::{did_you_mean, list};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::admin::metrics::families;
-use crate::pools::admin_state::AdminState;
 use crate::proxy::Proxy;
 use crate::proxy::world::World;
 
@@ -32,16 +32,6 @@ pub struct Kill {
     pub id: u64,
 }
 
-/// A change of the admin state of a pool's server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OriginChange {
-    /// `POOL/NAME`.
-    pub server: String,
-    /// `ready`, `drain` or `down`.
-    pub state: String,
-}
-
 fn shown(value: &impl Serialize) -> Answer {
     serde_json::to_value(value).map_err(|error| QueryError::Bad(error.to_string()))
 }
@@ -54,7 +44,7 @@ pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer
         "streams" => shown(&proxy.stream_states()),
         "origins" => shown(&proxy.origin_states()),
         "origin" => {
-            let change = OriginChange::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
+            let change = StateChange::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
             let server = proxy.pools().named(&change.server).ok_or_else(|| {
                 let names: Vec<String> = proxy.pools().iter().map(|(_, own)| own.name()).collect();
                 let names = || names.iter().map(String::as_str);
@@ -62,12 +52,7 @@ pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer
                 let message = format!("there is no server {:?}{hint}; accepted: {}", change.server, list(names()));
                 QueryError::NotFound(message)
             })?;
-            let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == change.state) else {
-                let names = list(AdminState::ALL.map(AdminState::name));
-                let message = format!("{:?} is no state of a server; accepted: {names}", change.state);
-                return Err(QueryError::Bad(message));
-            };
-            proxy.set_admin_state(server, admin);
+            proxy.set_admin_state(server, AdminState::named(&change.state)?);
             shown(&proxy.server_state(server))
         }
         "kill" => {

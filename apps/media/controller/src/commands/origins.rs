@@ -4,9 +4,9 @@ use cli::failure::Failure;
 use cli::remote::{Remote, print_json};
 use cli::report::grouped;
 use cli::say;
+use control::admin_state::{self, StateChange};
 
 use super::{Plain, list, time};
-use crate::admin::queries::OriginChange;
 use crate::proxy::origins::{OriginState, ServerShown};
 
 /// What to do.
@@ -48,7 +48,7 @@ impl Args {
             Action::Down(one) => (one, "down"),
             Action::Ready(one) => (one, "ready"),
         };
-        let change = OriginChange { server: one.server.clone(), state: state.into() };
+        let change = StateChange { server: one.server.clone(), state: state.into() };
         let now: OriginState = one.remote.query("media", "origin", &change)?;
         match (one.remote.json, &now.server) {
             (false, Some(own)) => {
@@ -88,18 +88,11 @@ fn show(plain: &Plain) -> Result<(), Failure> {
     })
 }
 
-/// `up`, `down`; with what operators have said: `up, drain`.
 fn state_of(own: &ServerShown) -> String {
     let up = match own.up {
         Some(true) => "up",
         Some(false) => "down",
         None => "not checked",
     };
-    match (own.configured, own.admin.as_str()) {
-        (false, _) => format!("{up}, removed"),
-        (true, "ready") if own.weight == 0 => format!("{up}, weight 0"),
-        (true, "ready") => up.to_owned(),
-        (true, "down") => format!("{up}, taken down"),
-        (true, admin) => format!("{up}, {admin}"),
-    }
+    admin_state::shown(up, own.configured, own.weight, &own.admin)
 }

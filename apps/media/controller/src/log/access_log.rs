@@ -5,26 +5,15 @@
 //! | `common` | `10.0.1.11 - - [22/Nov/2026:10:13:30 +0000] "PLAY rtsp://proxy/door RTSP/1.0" 200 1234`: the Common Log Format; SETUP in the place of PLAY where nothing was played |
 //! | `combined` | the same with `Referer`, which RTSP does not have, and `User-Agent` |
 //! | `json` | an object with all that is known; see [`Line`] |
-//!
-//! Whatever a client sends it is one line: quotes, backslashes and all bytes that are no visible ASCII are written as
-//! `\xHH`, or as JSON has them.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use control::line_log::LineLog;
+use control::access_log::{LogFormat, escape, json};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::proxy::accounts::Ended;
-use crate::settings::{LogFormat, LogSettings};
-
-/// An open log.
-#[derive(Debug)]
-pub struct AccessLog {
-    settings: LogSettings,
-    file: LineLog,
-}
 
 /// A session that is over. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,7 +44,7 @@ impl Line<'_> {
         }
         if format == LogFormat::Combined {
             out.push_str(" \"-\" \"");
-            escape(&mut out, self.ended.user_agent.as_deref().unwrap_or("-"));
+            escape(&mut out, self.ended.user_agent.as_deref().unwrap_or("-").as_bytes());
             out.push('"');
         }
         out.push('\n');
@@ -68,53 +57,11 @@ impl Line<'_> {
         let method = if *playing_ms == 0 && *bytes == 0 { "SETUP" } else { "PLAY" };
         // Writing to a text can't fail.
         let _ = write!(out, "{client} - - [{time}] \"{method} ");
-        escape(out, url);
+        escape(out, url.as_bytes());
         let _ = match bytes {
             0 => write!(out, " RTSP/1.0\" 200 -"),
             bytes => write!(out, " RTSP/1.0\" 200 {bytes}"),
         };
-    }
-}
-
-/// Appends JSON with those control characters escaped that it may have as they are: DEL, and those behind ASCII.
-fn json(out: &mut String, text: &str) {
-    for c in text.chars() {
-        let _ = if c.is_control() { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
-    }
-}
-
-/// Appends a text so that it is one piece of a line between quotes.
-fn escape(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(byte)),
-            _ => _ = write!(out, "\\x{byte:02x}"),
-        }
-    }
-}
-
-impl AccessLog {
-    /// Opens it. None, and an error in the log of the process, where the system has no thread for it.
-    pub fn open(settings: &LogSettings) -> Option<AccessLog> {
-        let opened = LineLog::open(&settings.file);
-        let failed = |error: &std::io::Error| tracing::error!(file = %settings.file.display(), %error, "no access log");
-        let file = opened.inspect_err(failed).ok()?;
-        Some(AccessLog { settings: settings.clone(), file })
-    }
-
-    /// What it was opened with.
-    pub fn settings(&self) -> &LogSettings {
-        &self.settings
-    }
-
-    /// Lines that were lost, and that were written.
-    pub fn counts(&self) -> (u64, u64) {
-        self.file.counts()
-    }
-
-    /// Adds a line. It never waits.
-    pub fn line(&self, ended: &Ended) {
-        self.file.line(Line::new(ended, SystemTime::now()).text(self.settings.format).into_bytes());
     }
 }
 

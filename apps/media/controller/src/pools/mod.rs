@@ -1,14 +1,12 @@
 //! Origins of pools: which of them work, and which one gets the next stream.
 
-pub mod admin_state;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::admin_state::AdminState;
 use wire::rtsp::url::{Url, authority};
 
-use self::admin_state::AdminState;
 use crate::settings::Settings;
 use crate::settings::pools::{Balance, Pool, Server};
 

@@ -1,5 +1,6 @@
 //! Origins: which one a presentation comes from, what is known of each, and what operators say about those of pools.
 
+use control::admin_state::AdminState;
 use serde::{Deserialize, Serialize};
 use wire::rtsp::url::{Url, authority};
 
@@ -8,7 +9,6 @@ use super::target::Presentation;
 use super::upstream::Upstream;
 use super::world::World;
 use super::{Proxy, UpstreamId};
-use crate::pools::admin_state::AdminState;
 use crate::pools::{OriginCounts, Pools, ServerId, ServerState};
 
 /// Origins of no pool of which is known what they did at most.

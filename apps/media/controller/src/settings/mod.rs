@@ -6,10 +6,10 @@ pub mod read;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::access_log::LogSettings;
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
@@ -42,26 +42,6 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Where sessions are logged.
     pub log: Option<LogSettings>,
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSettings {
-    /// The file.
-    pub file: PathBuf,
-    /// How a line looks.
-    pub format: LogFormat,
-}
-
-/// How a line of the access log looks; see `access_log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// The Common Log Format.
-    Common,
-    /// With `User-Agent`.
-    Combined,
-    /// A JSON object.
-    Json,
 }
 
 /// An origin, or several, that clients may ask for.

@@ -7,6 +7,7 @@ mod pools;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use control::access_log::LogSettings;
 use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
@@ -107,7 +108,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
-    settings.log = reader.log(table.get("log"), &path.key("log"));
+    settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
     settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }
@@ -140,12 +141,7 @@ impl Reader<'_, '_> {
         accepted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let text = document::string(value, path, accepted, self.errors)?;
-        let found = parse(text);
-        if found.is_none() {
-            self.errors.add(value.span().start, path, format!("{text:?} is none"), accepted);
-        }
-        found
+        document::parsed(value, path, accepted, self.errors, parse)
     }
 
     /// A value, or a list of them; those that are wrong are left out.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use control::access_log::AccessLog;
 use control::application::Answer;
 use dataplane::controller::{Group, NamedTables, Table};
 use serde_json::Value as Json;
@@ -16,7 +17,7 @@ use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
 use crate::admin::queries;
-use crate::log::access_log::AccessLog;
+use crate::log::access_log::Line;
 use crate::proxy::world::{Effect, From};
 use crate::proxy::{ClientId, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
@@ -242,7 +243,9 @@ impl State {
                     tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
                 }
             }
-            Effect::Log(ended) => self.log.iter().for_each(|log| log.line(&ended)),
+            Effect::Log(ended) => self.log.iter().for_each(|log| {
+                log.line(|format| Line::new(&ended, SystemTime::now()).text(format));
+            }),
             Effect::RemoveFlow(key) => self.flows.iter_mut().for_each(|flows| _ = flows.remove(&key)),
             Effect::Leave(track, member) => {
                 self.proxy.world.receivers.iter_mut().for_each(|group| _ = group.leave(track, member));

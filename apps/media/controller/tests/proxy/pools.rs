@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::pools::admin_state::AdminState;
+use control::admin_state::AdminState;
 use media::proxy::origins::{OriginState, ServerShown};
 use media::settings::Settings;
 use media::settings::pools::{Balance, Check, Pool, Server};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use media::pools::admin_state::AdminState;
+use control::admin_state::AdminState;
 use media::tables::{Leads, Progress};
 use wire::rtp::Rewrite;
 use wire::rtsp::framing::Item;

@@ -1,5 +1,6 @@
 //! What is counted, by service and by server, and where requests are logged.
 
+use control::access_log::AccessLog;
 use control::application::metrics::{Family, Histogram, Kind};
 use indexmap::IndexMap;
 use wire::flow_key::FlowKey;
@@ -7,7 +8,7 @@ use wire::flow_key::FlowKey;
 use crate::cluster::Cluster;
 use crate::connection::effect::Metric;
 use crate::connection::exchange::{Ending, Finished};
-use crate::log::access_log::{AccessLog, Line};
+use crate::log::access_log::Line;
 use crate::settings::Settings;
 
 /// Classes of statuses: 1xx to 5xx.
@@ -156,7 +157,7 @@ impl Metrics {
     /// Logs an exchange that is over, where there is a log: of a client, of a service.
     pub fn log(&self, cluster: &Cluster, client: &FlowKey, service: usize, finished: &Finished) {
         if let Some(log) = &self.log {
-            log.line(&Line::new(cluster, client, service, finished));
+            log.line(|format| Line::new(cluster, client, service, finished).text(format));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The admin API: the splicer's queries.
 
+use control::admin_state::{AdminState, StateChange};
 use control::application::{Answer, Offer, QueryError};
 use control::messages::{did_you_mean, list};
 use indexmap::IndexMap;
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::admin::sessions::Filter;
-use crate::cluster::admin_state::AdminState;
 use crate::data_path::DataPath;
 use crate::settings::address::text_of;
 use crate::splicer::Splicer;
@@ -63,16 +63,6 @@ pub struct ServerState {
     pub failed: u64,
 }
 
-/// A change of the admin state of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServerStateChange {
-    /// `POOL/NAME`.
-    pub server: String,
-    /// `ready`, `drain` or `down`.
-    pub state: String,
-}
-
 fn read<T: DeserializeOwned>(with: &Json) -> Result<T, QueryError> {
     T::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))
 }
@@ -88,7 +78,7 @@ impl<P: DataPath> Splicer<P> {
             "metrics" => shown(&self.families()),
             "servers" => shown(&self.servers()),
             "server" => {
-                let change: ServerStateChange = read(with)?;
+                let change: StateChange = read(with)?;
                 let number = self.change_server(&change)?;
                 shown(&self.server(number))
             }
@@ -149,13 +139,9 @@ impl<P: DataPath> Splicer<P> {
         })
     }
 
-    fn change_server(&mut self, change: &ServerStateChange) -> Result<usize, QueryError> {
+    fn change_server(&mut self, change: &StateChange) -> Result<usize, QueryError> {
         let number = self.server_named(&change.server)?;
-        let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == change.state) else {
-            let names = list(AdminState::ALL.map(AdminState::name));
-            return Err(QueryError::Bad(format!("{:?} is no state of a server; accepted: {names}", change.state)));
-        };
-        self.set_admin_state(number, admin);
+        self.set_admin_state(number, AdminState::named(&change.state)?);
         Ok(number)
     }
 

@@ -1,6 +1,5 @@
 //! The servers: which of them work, and which one gets the next request.
 
-pub mod admin_state;
 pub mod checks;
 pub mod idle_pool;
 mod maglev;
@@ -12,11 +11,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use control::admin_state::AdminState;
 use wire::flow_key::FlowKey;
 use wire::http::Request;
 use wire::segment::TcpOptions;
 
-use crate::cluster::admin_state::AdminState;
 use crate::data_path::{MARGIN, Offer, SCALE};
 use crate::settings::address::holds;
 use crate::settings::{Addressing, Balance, Interface, Pool, Reuse, Server, Settings};

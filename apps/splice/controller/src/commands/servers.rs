@@ -6,10 +6,11 @@ use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
+use control::admin_state::{self, StateChange};
 use serde_json::Value as Json;
 
 use super::sessions::time;
-use crate::admin::queries::{ServerState, ServerStateChange};
+use crate::admin::queries::ServerState;
 
 /// What to do.
 #[derive(clap::Args)]
@@ -51,7 +52,7 @@ impl Subcommand for Args {
             Action::Down(one) => (one, "down"),
             Action::Ready(one) => (one, "ready"),
         };
-        let told = ServerStateChange { server: one.server.clone(), state: state.into() };
+        let told = StateChange { server: one.server.clone(), state: state.into() };
         let now: ServerState = one.remote.query("splice", "server", &told)?;
         match one.remote.json {
             true => print_json(&now),
@@ -90,14 +91,7 @@ fn list(remote: &Remote) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `up`, `down`; with what operators have said: `up, drain`.
 fn state_of(own: &ServerState) -> String {
     let up = if own.up { "up" } else { "down" };
-    match (own.configured, own.admin.as_str()) {
-        (false, _) => format!("{up}, removed"),
-        (true, "ready") if own.weight == 0 => format!("{up}, weight 0"),
-        (true, "ready") => up.to_owned(),
-        (true, "down") => format!("{up}, taken down"),
-        (true, admin) => format!("{up}, {admin}"),
-    }
+    admin_state::shown(up, own.configured, own.weight, &own.admin)
 }

@@ -5,15 +5,11 @@
 //! | `common` | `10.0.1.11 - - [22/Nov/2026:10:13:30 +0000] "GET /x HTTP/1.1" 200 1234`: the Common Log Format |
 //! | `combined` | the same with `Referer` and `User-Agent` |
 //! | `json` | an object with all that is known; see [`Line`] |
-//!
-//! Whatever a client sends it is one line, with nothing in it that a terminal or a reader takes for something else:
-//! quotes, backslashes and all bytes that are no visible ASCII are written as `\xHH`, as Apache and nginx do, or as
-//! JSON has them.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use control::line_log::LineLog;
+use control::access_log::{LogFormat, escape, json};
 use jiff::Timestamp;
 use serde::Serialize;
 use wire::flow_key::FlowKey;
@@ -21,17 +17,9 @@ use wire::flow_key::FlowKey;
 use crate::cluster::Cluster;
 use crate::connection::exchange::{Finished, Head};
 use crate::settings::address::text_of;
-use crate::settings::{LogFormat, LogSettings};
 
 /// Where common formats must have a status and there is none, because the client went before: that of nginx.
 const CLIENT_CLOSED: u16 = 499;
-
-/// An open log.
-#[derive(Debug)]
-pub struct AccessLog {
-    settings: LogSettings,
-    file: LineLog,
-}
 
 /// A request that is over. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -159,48 +147,6 @@ impl Line {
             0 => write!(out, "\" {status} -"),
             bytes => write!(out, "\" {status} {bytes}"),
         };
-    }
-}
-
-/// Appends JSON with those control characters escaped that it may have as they are: DEL, and those behind ASCII.
-fn json(out: &mut String, text: &str) {
-    for c in text.chars() {
-        let _ = if c.is_control() { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
-    }
-}
-
-/// Appends bytes so that they are one piece of a line between quotes.
-fn escape(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        match byte {
-            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(*byte)),
-            _ => _ = write!(out, "\\x{byte:02x}"),
-        }
-    }
-}
-
-impl AccessLog {
-    /// Opens it. None, and a warning, where the system has no thread for it.
-    pub fn open(settings: &LogSettings) -> Option<AccessLog> {
-        let opened = LineLog::open(&settings.file);
-        let failed = |error: &std::io::Error| tracing::error!(file = %settings.file.display(), %error, "no access log");
-        let file = opened.inspect_err(failed).ok()?;
-        Some(AccessLog { settings: settings.clone(), file })
-    }
-
-    /// What it was opened with.
-    pub fn settings(&self) -> &LogSettings {
-        &self.settings
-    }
-
-    /// Lines that were lost, and that were written.
-    pub fn counts(&self) -> (u64, u64) {
-        self.file.counts()
-    }
-
-    /// Adds a line.
-    pub fn line(&self, line: &Line) {
-        self.file.line(line.text(self.settings.format).into_bytes());
     }
 }
 

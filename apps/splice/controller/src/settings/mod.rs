@@ -4,8 +4,9 @@ pub mod address;
 pub mod read;
 
 use std::net::Ipv6Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
+
+use control::access_log::LogSettings;
 
 /// Connections to a server that no client has, at most.
 pub const MOST_IDLE: usize = 256;
@@ -32,26 +33,6 @@ pub struct Settings {
     pub when_full: WhenFull,
     /// Where requests are logged.
     pub log: Option<LogSettings>,
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSettings {
-    /// The file.
-    pub file: PathBuf,
-    /// How a line looks.
-    pub format: LogFormat,
-}
-
-/// How a line of the access log looks; see `access_log`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// The Common Log Format.
-    Common,
-    /// With `Referer` and `User-Agent`.
-    Combined,
-    /// A JSON object.
-    Json,
 }
 
 /// What becomes of a client when there are as many connections as may be.

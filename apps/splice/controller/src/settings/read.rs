@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use baker::syntax::duration;
+use control::access_log::LogSettings;
 use control::document::{self, Errors, Path, Table, Value};
 use control::entries::PortNames;
 use control::messages::{did_you_mean, list};
@@ -13,8 +14,8 @@ use toml::de::DeValue;
 
 use super::address::{holds, mapped, text_of};
 use crate::settings::{
-    Addressing, Balance, Check, HttpCheck, Interface, LogFormat, LogSettings, MOST_IDLE, PathMatch, Pool, Reuse, Route,
-    Server, Service, Settings, Timeouts, WhenFull,
+    Addressing, Balance, Check, HttpCheck, Interface, MOST_IDLE, PathMatch, Pool, Reuse, Route, Server, Service,
+    Settings, Timeouts, WhenFull,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -47,7 +48,7 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
     reader.no_endpoint_twice(value, path, &services);
     let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));
-    let log = reader.log(table.get("log"), &path.key("log"));
+    let log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
     let (mut request_head, mut request_body, mut connections) = (16384, u64::MAX, 65536);
     let mut when_full = WhenFull::Refuse;
     if let Some(value) = table.get("limits") {
@@ -125,12 +126,7 @@ impl Reader<'_, '_> {
         accepted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let text = document::string(value, path, accepted, self.errors)?;
-        let found = parse(text);
-        if found.is_none() {
-            self.errors.add(value.span().start, path, format!("{text:?} is none"), accepted);
-        }
-        found
+        document::parsed(value, path, accepted, self.errors, parse)
     }
 
     /// What one of some words stands for.
@@ -259,30 +255,6 @@ impl Reader<'_, '_> {
         };
         let pool = self.pool_named(pool, &path.key("pool"), pools)?;
         Some(Route { host: host.map(|host| host.to_ascii_lowercase()), path: matched, methods, pool })
-    }
-
-    fn log(&mut self, value: Option<&Value>, path: &Path) -> Option<LogSettings> {
-        let value = value?;
-        let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["file", "format"], self.errors);
-        let format = match table.get("format") {
-            None => LogFormat::Common,
-            Some(value) => {
-                let accepted = format!("one of {}", list(["common", "combined", "json"]));
-                self.parsed(value, &path.key("format"), &accepted, |text| match text {
-                    "common" => Some(LogFormat::Common),
-                    "combined" => Some(LogFormat::Combined),
-                    "json" => Some(LogFormat::Json),
-                    _ => None,
-                })?
-            }
-        };
-        let accepted = "the path of a file";
-        if !table.contains_key("file") {
-            self.missing(value, path, "file", accepted);
-        }
-        let file = document::text_at(table, path, "file", accepted, self.errors)?;
-        Some(LogSettings { file: file.into(), format })
     }
 
     fn no_endpoint_twice(&mut self, value: &Value, path: &Path, services: &[Service]) {

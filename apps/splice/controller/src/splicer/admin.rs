@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use control::admin_state::AdminState;
+
 use super::Splicer;
-use crate::cluster::admin_state::AdminState;
 use crate::connection::event::Event;
 use crate::connection::state::Connection;
 use crate::data_path::DataPath;

@@ -1,12 +1,10 @@
-//! Reads times and rates, and the access log's settings.
+//! Reads times and rates.
 
 use std::time::Duration;
 
 use baker::syntax::duration;
-use control::messages::list;
 
 use super::*;
-use crate::settings::{LogFormat, LogSettings};
 
 impl Reader<'_, '_> {
     pub(super) fn time(&mut self, table: &Table, path: &Path, key: &str, default: Duration) -> Duration {
@@ -36,29 +34,5 @@ impl Reader<'_, '_> {
             let rate = number.parse::<f64>().ok().filter(|_| plain)? * unit;
             (1e3..=1e12).contains(&rate).then_some(rate as u64)
         })
-    }
-
-    pub(super) fn log(&mut self, value: Option<&Value>, path: &Path) -> Option<LogSettings> {
-        let value = value?;
-        let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["file", "format"], self.errors);
-        let format = match table.get("format") {
-            None => LogFormat::Common,
-            Some(value) => {
-                let accepted = format!("one of {}", list(["common", "combined", "json"]));
-                self.parsed(value, &path.key("format"), &accepted, |text| match text {
-                    "common" => Some(LogFormat::Common),
-                    "combined" => Some(LogFormat::Combined),
-                    "json" => Some(LogFormat::Json),
-                    _ => None,
-                })?
-            }
-        };
-        let accepted = "the path of a file";
-        if !table.contains_key("file") {
-            self.errors.add(value.span().start, path, "`file` is missing", accepted);
-        }
-        let file = document::text_at(table, path, "file", accepted, self.errors)?;
-        Some(LogSettings { file: file.into(), format })
     }
 }
