@@ -33,13 +33,9 @@ impl<W: World> Proxy<W> {
     /// An RTP packet of a track has come on a connection: it is delivered to all who play.
     fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
         let Some(header) = rtp::Header::read(packet) else { return };
-        if !self.upstreams.contains_key(&upstream) {
-            return;
-        }
         self.counts.relayed += 1;
-        if self.is_pending(upstream, track) {
-            self.resume(upstream, track, header);
-        }
+        // Where its origin is another one than before, and this is the first packet.
+        self.resume(upstream, track, header);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let (number, viewers) = (own.tracks[track].number, ordered(&own.viewers));
         let (mut progress, clock) = (self.world.progress(number), self.world.clock());
