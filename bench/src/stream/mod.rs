@@ -2,6 +2,7 @@
 //!
 //! Source, system and receivers are on one CPU, by turns: the source sends a burst and gives the CPU away until all
 //! copies have come. What the whole machine is busy meanwhile is charged, the receivers' work to all systems alike.
+//! `CASE=` and `SYSTEM=` choose by name, as a profile wants it.
 
 mod frame;
 mod network;
@@ -71,11 +72,20 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         let plural = if receivers == 1 { "" } else { "s" };
         for (links, how) in [(Links::Packets, ""), (Links::SuperPackets, ", links take super-packets")] {
             let case = format!("{receivers} receiver{plural}{how}");
-            fan_out(&case, (receivers, links), &program, (runs, window), &mut results)?;
+            if chosen("CASE", &case) {
+                fan_out(&case, (receivers, links), &program, (runs, window), &mut results)?;
+            }
         }
     }
-    tap::measure((runs, window), &mut results)?;
+    if chosen("CASE", "tap") {
+        tap::measure((runs, window), &mut results)?;
+    }
     Ok(results)
+}
+
+/// Whether the environment chooses this name, or none.
+fn chosen(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |only| only.is_empty() || only == name)
 }
 
 /// All systems by turns, with so many receivers.
@@ -91,6 +101,9 @@ fn fan_out(
     let mut losses = rates.clone();
     for run in 0..runs {
         for (index, (name, system)) in SYSTEMS.into_iter().enumerate() {
+            if !chosen("SYSTEM", name) {
+                continue;
+            }
             let network = if matches!(system, System::Millrace(_)) { &ports } else { &host };
             // What the others are is known of the same systems at the other links.
             let check = run == 0 && links == Links::Packets;
@@ -101,6 +114,9 @@ fn fan_out(
         }
     }
     for (((name, _), rates), losses) in SYSTEMS.into_iter().zip(rates).zip(losses) {
+        if rates.is_empty() {
+            continue;
+        }
         results.add(case, name, "packets_per_cpu_second", "packets/s of CPU time, whole machine", rates);
         results.add(case, name, "lost_per_million", "copies of 10^6", losses);
     }

@@ -1,6 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
 /// The Internet checksum (RFC 1071) of bytes, with a sum to begin with.
+#[inline]
 pub fn checksum(bytes: &[u8], start: u32) -> u16 {
     // Words of four bytes have the same sum, in any order of bytes (RFC 1071 section 2).
     let mut words = bytes.chunks_exact(4);

@@ -1,8 +1,8 @@
 //! Messages as the socket takes them: each a header of what is to be done with it, and the bytes of its packets where
 //! they lie.
 
-use super::datagram::{Kind, MOST_HEADERS, look, sum};
-use super::plan::{MOST, Plan, WINDOW};
+use super::datagram::{Datagram, Headers, MOST_HEADERS, sum};
+use super::plan::{MOST, Plan, Seen, WINDOW};
 use crate::packets::{Bytes, TxBatch};
 use crate::sys::Messages;
 
@@ -15,9 +15,6 @@ const NEEDS_CHECKSUM: u8 = 1;
 const UDP_L4: u8 = 5;
 /// The header of a packet that is sent as it is.
 static PLAIN: [u8; HEADER] = [0; HEADER];
-
-/// In the place of a packet.
-const NOTHING: Bytes<'static> = Bytes { head: &[], rest: &[] };
 
 /// What a message has.
 #[derive(Clone, Copy, Debug)]
@@ -61,44 +58,50 @@ impl Outgoing {
         self.fronts.clear();
         self.sums.0.fill((0, 0, 0));
         for message in &plan.messages {
-            let (mut numbers, mut packets, mut count) = ([0; MOST], [NOTHING; MOST], 0);
+            let (mut numbers, mut count) = ([0; MOST], 0);
             // By place in the message.
             let mut right = 0u64;
             for number in plan.packets(message.first) {
-                let packet = batch.packet(start + number);
-                (numbers[count], packets[count]) = (number as u16, packet);
+                numbers[count] = number as u16;
                 if join && message.packets > 1 {
-                    right |= u64::from(self.sums.is_right(packet)) << count;
+                    right |= u64::from(self.sums.is_right(plan.seen(number), batch.packet(start + number))) << count;
                 }
                 count += 1;
             }
-            let mut place = 0;
-            while place < count {
-                let run = ((right >> place).trailing_ones() as usize).clamp(1, count - place);
-                let of_run = &packets[place..place + run];
-                let bytes = of_run.iter().map(|packet| packet.len() as u32).sum();
-                match of_run {
-                    [packet] => self.single(*packet),
-                    _ => self.joined(of_run),
-                }
-                self.ready.push(Ready { first: numbers[place], packets: run as u16, bytes });
-                place += run;
+            let mut rest = &numbers[..count];
+            while !rest.is_empty() {
+                let run = (right.trailing_ones() as usize).clamp(1, rest.len());
+                let of_run = rest.iter().map(|number| batch.packet(start + usize::from(*number)));
+                let bytes = match (run, plan.seen(rest[0].into())) {
+                    (2.., Seen { datagram: Some(first), headers }) => self.joined(first, *headers, of_run.take(run)),
+                    _ => of_run.take(run).map(|packet| self.single(packet)).sum(),
+                };
+                self.ready.push(Ready { first: rest[0], packets: run as u16, bytes });
+                (rest, right) = (&rest[run..], right.checked_shr(run as u32).unwrap_or(0));
             }
         }
     }
 
-    /// A message of one packet, as it is.
-    fn single(&mut self, packet: Bytes<'_>) {
+    /// A message of one packet, as it is, and its bytes.
+    fn single(&mut self, packet: Bytes<'_>) -> u32 {
         self.messages.begin();
         [&PLAIN[..], packet.head, packet.rest].into_iter().for_each(|piece| self.messages.push(piece));
+        packet.len() as u32
     }
 
-    /// A super-packet: the first one's headers, with the length of all, and the payloads.
-    fn joined(&mut self, packets: &[Bytes<'_>]) {
-        let mut headers = [0; MOST_HEADERS];
-        let Kind::Datagram(first) = look(packets[0], &mut headers) else { return };
+    /// A super-packet: the first one's headers, with the length of all, and the payloads. Gives the packets' bytes.
+    fn joined<'a>(
+        &mut self,
+        first: &Datagram,
+        mut headers: Headers,
+        packets: impl Iterator<Item = Bytes<'a>> + Clone,
+    ) -> u32 {
         let bytes = first.headers();
-        let payload: usize = packets.iter().map(|packet| packet.len() - bytes).sum();
+        let (mut payload, mut all) = (0, 0);
+        for packet in packets.clone() {
+            payload += packet.len() - bytes;
+            all += packet.len() as u32;
+        }
         // Within what the plan allows.
         first.extend(&mut headers, payload as u16);
         let (start, place) = first.checksum();
@@ -113,10 +116,11 @@ impl Outgoing {
         self.messages.begin();
         self.messages.push(&self.fronts[self.fronts.len() - 1][..HEADER + bytes]);
         for packet in packets {
-            let (head, rest) = behind(*packet, bytes);
+            let (head, rest) = behind(packet, bytes);
             self.messages.push(head);
             self.messages.push(rest);
         }
+        all
     }
 }
 
@@ -131,11 +135,10 @@ fn behind(packet: Bytes<'_>, bytes: usize) -> (&[u8], &[u8]) {
 struct Sums([(usize, usize, u16); SUMS]);
 
 impl Sums {
-    /// Whether the checksums of a datagram are right.
-    fn is_right(&mut self, packet: Bytes<'_>) -> bool {
-        let mut headers = [0; MOST_HEADERS];
-        let Kind::Datagram(datagram) = look(packet, &mut headers) else { return false };
-        datagram.is_right(&headers, || {
+    /// Whether the checksums of a packet are right, as those of a datagram.
+    fn is_right(&mut self, seen: &Seen, packet: Bytes<'_>) -> bool {
+        let Some(datagram) = seen.datagram else { return false };
+        datagram.is_right(&seen.headers, || {
             let (head, rest) = behind(packet, datagram.headers());
             let rest = if rest.is_empty() { 0 } else { self.of(rest) };
             // Behind an odd number of bytes the two bytes of each word have changed places (RFC 1071 section 2).

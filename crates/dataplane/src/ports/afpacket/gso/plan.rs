@@ -27,12 +27,16 @@ pub struct Message {
     pub packets: u16,
     /// Bytes of payload of all.
     payload: u32,
-    /// What the first one is, where it is of a flow.
-    pub datagram: Option<Datagram>,
-    /// Those of the first one.
-    pub headers: Headers,
     /// Others may follow.
     is_open: bool,
+}
+
+/// What a packet of the window is.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Of a flow.
+    pub datagram: Option<Datagram>,
+    pub headers: Headers,
 }
 
 /// Where a flow's latest message is noted.
@@ -48,6 +52,8 @@ struct Place {
 pub struct Plan {
     /// Messages in the order in which they leave.
     pub messages: Vec<Message>,
+    /// By packet.
+    seen: Box<[Seen; WINDOW]>,
     /// The next packet of the same message, by packet.
     next: Box<[u16; WINDOW]>,
     flows: Box<[Place; PLACES]>,
@@ -61,6 +67,7 @@ impl Plan {
     pub fn new() -> Self {
         Plan {
             messages: Vec::with_capacity(WINDOW),
+            seen: Box::new([Seen { datagram: None, headers: [0; MOST_HEADERS] }; WINDOW]),
             next: Box::new([NONE; WINDOW]),
             flows: Box::new([Place::default(); PLACES]),
             window: 0,
@@ -81,26 +88,32 @@ impl Plan {
         for number in 0..count {
             self.next[number] = NONE;
             let Some(bytes) = packet(number) else { continue };
-            let mut headers = [0; MOST_HEADERS];
-            let kind = look(bytes, &mut headers);
-            let Kind::Datagram(datagram) = kind else {
-                self.begin(number, None, headers, false);
+            let seen = &mut self.seen[number];
+            let kind = look(bytes, &mut seen.headers);
+            seen.datagram = if let Kind::Datagram(datagram) = kind { Some(datagram) } else { None };
+            let Some(datagram) = seen.datagram else {
+                self.begin(number, 0, false);
                 if kind == Kind::Unclear {
                     barrier = self.messages.len();
                 }
                 continue;
             };
-            let place = self.place(&datagram, &headers);
+            let place = self.place(number, &datagram);
             let before = place.and_then(|place| self.at(place)).filter(|&message| message >= barrier);
-            if before.is_some_and(|message| self.join(message, number, &datagram, &headers)) {
+            if before.is_some_and(|message| self.join(message, number, &datagram)) {
                 continue;
             }
             if let Some(place) = place {
                 self.flows[place] = Place { window: self.window, message: self.messages.len() as u16 };
             }
             // Where the table has no place for its flow nothing follows, so that nothing is in the wrong order.
-            self.begin(number, Some(datagram), headers, place.is_some() && datagram.may_join);
+            self.begin(number, datagram.payload, place.is_some() && datagram.may_join);
         }
+    }
+
+    /// What a packet of the window is: one of those that were given.
+    pub fn seen(&self, number: usize) -> &Seen {
+        &self.seen[number]
     }
 
     /// The packets of a message from one of them on, in their order.
@@ -109,22 +122,22 @@ impl Plan {
             .map(usize::from)
     }
 
-    fn begin(&mut self, number: usize, datagram: Option<Datagram>, headers: Headers, is_open: bool) {
+    fn begin(&mut self, number: usize, payload: u16, is_open: bool) {
         let number = number as u16;
-        let payload = datagram.map_or(0, |datagram| datagram.payload.into());
-        self.messages.push(Message { first: number, last: number, packets: 1, payload, datagram, headers, is_open });
+        self.messages.push(Message { first: number, last: number, packets: 1, payload: payload.into(), is_open });
         self.longest = self.longest.max(1);
     }
 
     /// Whether the packet is part of the message from now on.
-    fn join(&mut self, message: usize, number: usize, datagram: &Datagram, headers: &Headers) -> bool {
+    fn join(&mut self, message: usize, number: usize, datagram: &Datagram) -> bool {
         let message = &mut self.messages[message];
-        let (Some(first), true) = (&message.datagram, message.is_open && datagram.may_join) else { return false };
+        let (seen, headers) = (&self.seen[usize::from(message.first)], &self.seen[number].headers);
+        let (Some(first), true) = (&seen.datagram, message.is_open && datagram.may_join) else { return false };
         let payload = message.payload + u32::from(datagram.payload);
         let fits = datagram.payload <= first.payload
             && payload as usize <= first.most()
             && usize::from(message.packets) < MOST;
-        if !fits || !datagram.follows(headers, first, &message.headers, message.packets) {
+        if !fits || !datagram.follows(headers, first, &seen.headers, message.packets) {
             return false;
         }
         // Only the last one may be shorter.
@@ -138,13 +151,13 @@ impl Plan {
     }
 
     /// The place of a flow in the table: where it is, or where it may be put.
-    fn place(&self, datagram: &Datagram, headers: &Headers) -> Option<usize> {
+    fn place(&self, number: usize, datagram: &Datagram) -> Option<usize> {
+        let headers = &self.seen[number].headers;
         let first = datagram.hash as usize;
         (first..first + PROBES).map(|place| place % PLACES).find(|&place| {
             let flow = |message: usize| {
-                let message = &self.messages[message];
-                let other = message.datagram.as_ref();
-                other.is_some_and(|other| datagram.is_of_flow(headers, other, &message.headers))
+                let other = &self.seen[usize::from(self.messages[message].first)];
+                other.datagram.is_some_and(|first| datagram.is_of_flow(headers, &first, &other.headers))
             };
             self.at(place).is_none_or(flow)
         })
