@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define MOST 64
+#define BYTES 2048
 /* Of the sinks' map: see sink.bpf.c. */
 #define ALL 4096
 /* Copies that have not come by then are lost. */
@@ -24,13 +25,30 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uint64_t copies,
+/* Gives a packet of RTP its number, `at` so many bytes; the checksum of UDP is four bytes before it (RFC 1624). */
+static void number(uint8_t *frame, uint32_t at, uint16_t value)
+{
+	uint16_t old, check, new = htons(value);
+	memcpy(&old, frame + at, 2);
+	memcpy(&check, frame + at - 4, 2);
+	uint32_t sum = (uint16_t)~check + (uint32_t)(uint16_t)~old + new;
+	sum = (sum & 0xffff) + (sum >> 16);
+	check = ~((sum & 0xffff) + (sum >> 16));
+	memcpy(frame + at, &new, 2);
+	memcpy(frame + at - 4, &check, 2);
+}
+
+static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uint32_t numbered, uint64_t copies,
 		       const volatile uint64_t *counts, uint64_t nanoseconds, struct stream_sent *sent)
 {
+	/* Goes on from one call to the next. */
+	static uint16_t next;
 	uint64_t start = now(), end = start + nanoseconds;
 	memset(sent, 0, sizeof *sent);
 	while (now() < end) {
 		uint64_t due = counts[ALL] + copies * burst, until = now() + PATIENCE;
+		for (uint32_t i = 0; numbered && i < burst; i++)
+			number(messages[i].msg_hdr.msg_iov->iov_base, numbered, next++);
 		int count = sendmmsg(socket, messages, burst, 0);
 		if (count != (int)burst)
 			return count < 0 ? errno : ENOBUFS;
@@ -44,18 +62,22 @@ static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uin
 	return 0;
 }
 
-int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t burst, uint32_t copies, int counts,
-		  uint64_t nanoseconds, struct stream_sent *sent)
+int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t numbered, uint32_t burst,
+		  uint32_t copies, int counts, uint64_t nanoseconds, struct stream_sent *sent)
 {
 	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_ifindex = interface};
-	struct iovec piece = {(void *)frame, bytes};
+	static uint8_t frames[MOST][BYTES];
+	struct iovec pieces[MOST];
 	struct mmsghdr messages[MOST];
 	size_t size = (ALL + 2) * sizeof(uint64_t);
 	int on = 1, error = 0, fd;
-	if (burst > MOST)
+	if (burst > MOST || bytes > BYTES)
 		return EINVAL;
-	for (uint32_t i = 0; i < burst; i++)
-		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &piece, .msg_iovlen = 1}};
+	for (uint32_t i = 0; i < burst; i++) {
+		memcpy(frames[i], frame, bytes);
+		pieces[i] = (struct iovec){frames[i], bytes};
+		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &pieces[i], .msg_iovlen = 1}};
+	}
 	const volatile uint64_t *map = mmap(NULL, size, PROT_READ, MAP_SHARED, counts, 0);
 	if (map == MAP_FAILED)
 		return errno;
@@ -64,7 +86,7 @@ int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint
 	    setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on))
 		error = errno;
 	else
-		error = send_bursts(fd, messages, burst, copies, map, nanoseconds, sent);
+		error = send_bursts(fd, messages, burst, numbered, copies, map, nanoseconds, sent);
 	if (fd >= 0)
 		close(fd);
 	munmap((void *)map, size);

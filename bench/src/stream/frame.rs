@@ -1,6 +1,6 @@
 //! Packets of the stream, and whether what receivers get is what they must get: read by themselves, checksums included.
 
-use lab::RawPort;
+use lab::{Mac, RawPort};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -9,20 +9,26 @@ use crate::text;
 
 /// Bytes of the payload: seven packets of an MPEG transport stream in RTP.
 const PAYLOAD: usize = 1328;
-const HEADERS: usize = 42;
+pub const HEADERS: usize = 42;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A packet of the stream, as the source sends it.
 pub fn frame(number: u16) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend([0x45, 0]);
-    frame.extend(((PAYLOAD + 28) as u16).to_be_bytes());
+    let (macs, ends) = ([[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]], [SOURCE, BOX]);
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.extend((2..PAYLOAD).map(|at| (at * 7 + at / 256) as u8));
+    udp(macs, ends, [PORT, PORT], &payload)
+}
+
+/// A datagram of UDP in IPv4 and Ethernet: the receiver's and the sender's MAC, the addresses and ports from and to.
+pub fn udp([to, from]: [Mac; 2], addresses: [[u8; 4]; 2], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
+    frame.extend(((payload.len() + 28) as u16).to_be_bytes());
     // "Don't fragment", as streams have it.
     frame.extend([[0, 0], [0x40, 0], [64, 17], [0, 0]].concat());
-    frame.extend([SOURCE, BOX].concat());
-    frame.extend([PORT, PORT, PAYLOAD as u16 + 8, 0].map(u16::to_be_bytes).concat());
-    frame.extend(number.to_be_bytes());
-    frame.extend((2..PAYLOAD).map(|at| (at * 7 + at / 256) as u8));
+    frame.extend(addresses.concat());
+    frame.extend([ports[0], ports[1], payload.len() as u16 + 8, 0].map(u16::to_be_bytes).concat());
+    frame.extend(payload);
     let header = !sum(&[&frame[14..34]]);
     frame[24..26].copy_from_slice(&header.to_be_bytes());
     let check = !sum(&[&frame[26..34], &[0, 17], &frame[38..40], &frame[34..]]);

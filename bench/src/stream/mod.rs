@@ -4,9 +4,10 @@
 //! copies have come. What the whole machine is busy meanwhile is charged, the receivers' work to all systems alike.
 //! `CASE=` and `SYSTEM=` choose by name, as a profile wants it.
 
-mod frame;
+pub mod frame;
 mod network;
 mod peer;
+pub mod sinks;
 mod tap;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::{Effort, text};
 use network::{Links, Network};
 use peer::Server;
 
-pub use peer::stay;
+pub use peer::{Source, stay};
 
 /// CPU of all.
 const CPU: usize = 1;
@@ -136,10 +137,19 @@ fn one(
         frame::check(network, BURST)?;
     }
     let frame = frame::frame(0);
-    let stream = |time| peer::stream(network, &frame, BURST.into(), CPU, time);
-    stream(window / 4)?;
+    let source = Source {
+        namespace: &network.source,
+        interface: "eth0",
+        frame: &frame,
+        numbered: 0,
+        burst: BURST.into(),
+        copies: network.receivers.len() as u32,
+        counts: network.counts()?,
+        cpu: CPU,
+    };
+    source.run(window / 4)?;
     let (before, busy) = (network.counted()?, crate::veth::busy()?);
-    let streamed = stream(window)?;
+    let streamed = source.run(window)?;
     let (after, busy) = (network.counted()?, crate::veth::busy()? - busy);
     let each = after.0.iter().zip(&before.0).map(|(after, before)| after - before);
     let (least, most) = (each.clone().min().unwrap_or(0), each.max().unwrap_or(0));

@@ -5,14 +5,11 @@
 //!                         ├ out1 ── in1 ┤ receivers 10.1.1.2 …
 //! ```
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use aya::Ebpf;
-use aya::maps::{Array, Map};
-use aya::programs::{SchedClassifier, TcAttachType};
 use lab::{LinkConfig, Mac, Namespace, veth};
 
+use super::sinks::{ALL, Sinks};
 use crate::text;
 
 /// Most receivers of a device.
@@ -25,11 +22,9 @@ pub const PORT: u16 = 5004;
 pub const SOURCE: [u8; 4] = [10, 0, 0, 1];
 pub const BOX: [u8; 4] = [10, 0, 0, 2];
 const BOX_MAC: Mac = [2, 0, 0, 0, 0, 1];
-/// In the sinks' map, behind those of the receivers: see peers/stream/sink.bpf.c.
-const ALL: u32 = 4096;
 
 /// The programs at the receivers' ends.
-const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
+const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/stream-sink.bpf.o"));
 
 /// A receiver of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +70,7 @@ pub struct Network {
     pub system: Namespace,
     pub sink: Namespace,
     pub receivers: Vec<Receiver>,
-    sinks: Ebpf,
+    sinks: Sinks,
 }
 
 impl Network {
@@ -118,13 +113,13 @@ impl Network {
             let batch: String = receivers.iter().map(neighbour).collect();
             system.command("ip").args(["-batch", "-"]).input(batch).check().map_err(text)?;
         }
-        let mut network = Network { source, system, sink, receivers, sinks: Ebpf::load(SINK).map_err(text)? };
-        network.source.wait_running("eth0", PATIENCE).map_err(text)?;
-        for end in network.ends() {
-            network.sink.wait_running(&end, PATIENCE).map_err(text)?;
+        let ends: Vec<String> = (0..devices).map(|device| format!("in{device}")).collect();
+        source.wait_running("eth0", PATIENCE).map_err(text)?;
+        for end in &ends {
+            sink.wait_running(end, PATIENCE).map_err(text)?;
         }
-        network.attach()?;
-        Ok(network)
+        let sinks = Sinks::attach(SINK, &sink, &ends)?;
+        Ok(Network { source, system, sink, receivers, sinks })
     }
 
     /// The devices of the box that lead to receivers.
@@ -143,30 +138,11 @@ impl Network {
 
     /// The descriptor of the sinks' map, which is the network's.
     pub fn counts(&self) -> Result<i32, String> {
-        match self.sinks.map("counts") {
-            Some(Map::Array(map)) => Ok(map.fd().as_fd().as_raw_fd()),
-            _ => Err("the sinks have no counts".into()),
-        }
+        self.sinks.descriptor()
     }
 
     /// What the sinks have counted: packets of each receiver, and those that were not as they must be.
     pub fn counted(&self) -> Result<(Vec<u64>, u64), String> {
-        let counts = Array::<_, u64>::try_from(self.sinks.map("counts").ok_or("no counts")?).map_err(text)?;
-        let at = |index: u32| counts.get(&index, 0).map_err(text);
-        let index = |to: &Receiver| u32::from_be_bytes(to.address()) & (ALL - 1);
-        let each = self.receivers.iter().map(|to| at(index(to))).collect::<Result<_, _>>()?;
-        Ok((each, at(ALL + 1)?))
-    }
-
-    fn attach(&mut self) -> Result<(), String> {
-        let ends = self.ends();
-        let program: &mut SchedClassifier =
-            self.sinks.program_mut("sink").ok_or("no sink")?.try_into().map_err(text)?;
-        program.load().map_err(text)?;
-        let attach = |program: &mut SchedClassifier, end: &str| {
-            let hook = || program.attach(end, TcAttachType::Ingress).map(drop).map_err(text);
-            self.sink.enter(hook).map_err(text)?
-        };
-        ends.iter().try_for_each(|end| attach(program, end))
+        self.sinks.counted(self.receivers.iter().map(|to| u32::from_be_bytes(to.address()) & (ALL - 1)))
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use lab::Namespace;
+
 use super::network::Network;
 use crate::text;
 
@@ -26,6 +28,7 @@ unsafe extern "C" {
         interface: u32,
         frame: *const u8,
         bytes: u32,
+        numbered: u32,
         burst: u32,
         copies: u32,
         counts: i32,
@@ -53,22 +56,49 @@ pub fn stay(cpu: usize, gives_way: bool) -> Result<(), String> {
     told(error)
 }
 
-/// Sends a frame in bursts for a while, from a thread of its own on this CPU.
-pub fn stream(network: &Network, frame: &[u8], burst: u32, cpu: usize, time: Duration) -> Result<Streamed, String> {
-    let copies = network.receivers.len() as u32;
-    let counts = network.counts()?;
-    let run = || {
-        stay(cpu, false)?;
-        let interface = nix::net::if_::if_nametoindex("eth0").map_err(text)?;
-        let (bytes, time) = (frame.len() as u32, time.as_nanos() as u64);
-        let mut sent = Sent::default();
-        // SAFETY: the frame has this length, the descriptor is open for as long as the network is there, and the
-        // result is written before it returns.
-        told(unsafe { stream_source(interface, frame.as_ptr(), bytes, burst, copies, counts, time, &mut sent) })?;
-        let all = sent.bursts * u64::from(burst) * u64::from(copies);
-        Ok(Streamed { arrived: all - sent.lost, lost: sent.lost })
-    };
-    network.source.enter(run).map_err(text)?
+/// A source: whose packets, and by what it knows that all that became of a burst has come.
+pub struct Source<'a> {
+    pub namespace: &'a Namespace,
+    pub interface: &'a str,
+    pub frame: &'a [u8],
+    /// Where the sequence number of RTP lies; 0 in a frame without one.
+    pub numbered: u32,
+    /// Packets of a burst, and copies of each that are to come.
+    pub burst: u32,
+    pub copies: u32,
+    /// The descriptor of the sinks' map.
+    pub counts: i32,
+    pub cpu: usize,
+}
+
+impl Source<'_> {
+    /// Sends for a while, from a thread of its own.
+    pub fn run(&self, time: Duration) -> Result<Streamed, String> {
+        let run = || {
+            stay(self.cpu, false)?;
+            let interface = nix::net::if_::if_nametoindex(self.interface).map_err(text)?;
+            let (frame, time) = (self.frame, time.as_nanos() as u64);
+            let mut sent = Sent::default();
+            // SAFETY: the frame has this length, the descriptor is open for as long as this borrows its map's owner's
+            // number, and the result is written before it returns.
+            told(unsafe {
+                stream_source(
+                    interface,
+                    frame.as_ptr(),
+                    frame.len() as u32,
+                    self.numbered,
+                    self.burst,
+                    self.copies,
+                    self.counts,
+                    time,
+                    &mut sent,
+                )
+            })?;
+            let all = sent.bursts * u64::from(self.burst) * u64::from(self.copies);
+            Ok(Streamed { arrived: all - sent.lost, lost: sent.lost })
+        };
+        self.namespace.enter(run).map_err(text)?
+    }
 }
 
 /// A server by sockets, until it is dropped.

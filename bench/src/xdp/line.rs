@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WARM: u32 = 1 << 19;
 
 /// The programs of both ends, and one that lets everything pass.
-pub const LINE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/line.o"));
+pub const LINE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp-line.o"));
 
 #[derive(Clone, Copy)]
 #[repr(C)]

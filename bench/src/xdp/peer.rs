@@ -9,8 +9,8 @@ use crate::l3::setup::Setup;
 use crate::text;
 use crate::veth::PORTS;
 
-pub const L3: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/l3.o"));
-const FIB: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fib.o"));
+pub const L3: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp-l3.o"));
+const FIB: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/xdp-fib.o"));
 
 /// Marks an entry of the first table that leads to a group of the second.
 const GROUP: u32 = 1 << 31;

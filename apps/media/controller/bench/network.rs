@@ -5,19 +5,23 @@
 //!                   eth1 10.0.3.1 ────────────────────────────────────── eth1 10.0.3.11
 //! ```
 //!
-//! Source and receivers are on one CPU, the host's user space on the other. A veth device does the receiver's work on
-//! the sender's CPU, so what the whole machine is busy is charged, the ends' work to all systems alike.
+//! A veth device does the receiver's work on the sender's CPU, so what the whole machine is busy is charged, the ends'
+//! work to all systems alike. Where times are measured, source and receivers are on one CPU, the host's user space on
+//! the other; where costs are, all are on one, by turns.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use lab::{LinkConfig, Namespace, veth};
+use lab::{LinkConfig, Mac, Namespace, veth};
 
+use crate::stream::sinks::Sinks;
 use crate::text;
 
 /// The CPU of the host's user space, and that of source and receivers.
 pub const HOST_CPU: usize = 0;
 pub const ENDS_CPU: usize = 1;
+/// At the receivers' ends.
+const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/media-sink.bpf.o"));
 /// The source, the host at the source's side, the receivers.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 11);
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
@@ -62,14 +66,18 @@ impl Network {
         Ok(Network { servers, proxy, viewers })
     }
 
-    /// Packets that have come to the receivers by a device.
-    pub fn received(&self, device: &str) -> Result<u64, String> {
-        let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
-        let devices = self.viewers.enter(read).map_err(text)?.map_err(text)?;
-        let line = devices.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
-        // Bytes, packets, …
-        let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-        packets.ok_or_else(|| format!("the receivers have no {device}"))
+    /// Lets streams end where they reach the receivers, and be counted there, as long as it is there.
+    pub fn sinks(&self) -> Result<Sinks, String> {
+        Sinks::attach(SINK, &self.viewers, &["eth0".into(), "eth1".into()])
+    }
+
+    /// The Ethernet addresses of a link's two ends: where the source sends to, and its own.
+    pub fn link(&self, is_direct: bool) -> Result<[Mac; 2], String> {
+        let mac = |host: &Namespace, device: &str| Ok::<_, String>(host.device(device).map_err(text)?.mac);
+        Ok(match is_direct {
+            true => [mac(&self.viewers, "eth1")?, mac(&self.servers, "eth1")?],
+            false => [mac(&self.proxy, "servers")?, mac(&self.servers, "eth0")?],
+        })
     }
 }
 

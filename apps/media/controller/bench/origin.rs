@@ -1,8 +1,8 @@
 //! The origin: it answers RTSP, and sends one stream to where it was asked to.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::text;
 /// RTP with seven packets of MPEG-TS.
 pub const BYTES: usize = 1328;
 /// The port that the stream is sent from.
-const PORT: u16 = 6970;
+pub const PORT: u16 = 6970;
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\na=range:npt=now-\r\n\
                            m=video 0 RTP/AVP 33\r\na=control:trackID=0\r\n";
 /// Where the source puts when a packet was sent, in ns since [`Clock`].
@@ -134,40 +134,31 @@ fn answer(request: &Request, client: IpAddr, asked: &Mutex<Option<SocketAddr>>) 
 /// Sends packets until it is dropped.
 pub struct Source {
     stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<(), String>>>,
 }
 
 impl Source {
-    /// So many packets a second, in bursts of this many.
-    pub fn start(network: &Network, to: SocketAddr, rate: u64, burst: u64, clock: Clock) -> Result<Source, String> {
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stops, counts) = (stop.clone(), sent.clone());
+    /// So many packets a second, each with the time at which it was sent.
+    pub fn start(network: &Network, to: SocketAddrV4, rate: u64, clock: Clock) -> Result<Source, String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stops = stop.clone();
         let begin = || {
             let socket = UdpSocket::bind(SocketAddr::from((SOURCE, PORT))).map_err(text)?;
             socket.connect(to).map_err(text)?;
             Ok::<_, String>(std::thread::spawn(move || {
                 stay(ENDS_CPU, false)?;
-                send(&socket, (rate, burst), clock, &stops, &counts);
+                send(&socket, rate, clock, &stops);
                 Ok(())
             }))
         };
         let thread = network.servers.enter(begin).map_err(text)??;
-        Ok(Source { stop, sent, thread: Some(thread) })
+        Ok(Source { stop, thread: Some(thread) })
     }
 
-    /// Packets so far.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Ends it; how many it has sent.
-    pub fn end(mut self) -> Result<u64, String> {
+    /// Ends it.
+    pub fn end(mut self) -> Result<(), String> {
         self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(ended)) => ended.map(|()| self.sent()),
-            _ => Err("the source has failed".into()),
-        }
+        self.thread.take().map(JoinHandle::join).and_then(Result::ok).ok_or("the source has failed")?
     }
 }
 
@@ -177,10 +168,16 @@ impl Drop for Source {
     }
 }
 
-fn send(socket: &UdpSocket, (rate, burst): (u64, u64), clock: Clock, stop: &AtomicBool, sent: &AtomicU64) {
+/// The payload of a datagram: RTP with this number.
+pub fn packet(number: u16) -> [u8; BYTES] {
     let mut packet = [0u8; BYTES];
     packet[..2].copy_from_slice(&[0x80, 33]);
+    packet[2..4].copy_from_slice(&number.to_be_bytes());
     packet[8..12].copy_from_slice(&0x0a0b_0c0du32.to_be_bytes());
+    packet
+}
+
+fn send(socket: &UdpSocket, rate: u64, clock: Clock, stop: &AtomicBool) {
     let (begin, mut count) = (clock.now(), 0u64);
     while !stop.load(Ordering::Relaxed) {
         let due = begin + count * 1_000_000_000 / rate;
@@ -189,14 +186,11 @@ fn send(socket: &UdpSocket, (rate, burst): (u64, u64), clock: Clock, stop: &Atom
             std::thread::sleep(Duration::from_nanos(due - now));
             continue;
         }
-        for _ in 0..burst {
-            count += 1;
-            packet[2..4].copy_from_slice(&(count as u16).to_be_bytes());
-            packet[4..8].copy_from_slice(&((clock.now() / 11_111) as u32).to_be_bytes());
-            packet[STAMP].copy_from_slice(&clock.now().to_be_bytes());
-            // Where nobody receives, the kernel says so at the next packet.
-            let _ = socket.send(&packet);
-        }
-        sent.store(count, Ordering::Relaxed);
+        count += 1;
+        let mut packet = packet(count as u16);
+        packet[4..8].copy_from_slice(&((clock.now() / 11_111) as u32).to_be_bytes());
+        packet[STAMP].copy_from_slice(&clock.now().to_be_bytes());
+        // Where nobody receives, the kernel says so at the next packet.
+        let _ = socket.send(&packet);
     }
 }

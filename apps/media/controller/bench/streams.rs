@@ -1,20 +1,25 @@
 //! One stream to some receivers: what it costs, and how much later packets come than by one link.
+//!
+//! For costs, source, system and receivers are on one CPU, by turns: the source sends a burst and gives the CPU away
+//! until all copies have come. So the CPU is busy all the time, and that time is what the copies have cost.
 
-use std::net::UdpSocket;
 use std::time::Duration;
 
-use super::network::{ENDS_CPU, Network};
-use super::origin::{BYTES, Clock, STAMP, Source};
+use super::network::{ENDS_CPU, Network, SOURCE};
+use super::origin::{self, BYTES, Clock, PORT, STAMP};
 use super::systems::{Line, SYSTEMS, System};
 use crate::results::Results;
-use crate::stream::stay;
+use crate::stream::frame::{self, HEADERS};
+use crate::stream::{Source, stay};
 use crate::{Effort, text, veth};
 
-/// Receivers, and packets of the stream in a second: nearly as many copies in each case.
-const CASES: [(usize, u64, &str); 4] =
-    [(1, 40_000, "one to one"), (10, 4000, "10 receivers"), (100, 400, "100 receivers"), (1000, 40, "1000 receivers")];
-/// Packets that the source sends at once where there is one receiver.
-const BURST: u64 = 8;
+/// By the number of receivers.
+const CASES: [(usize, &str); 4] =
+    [(1, "one to one"), (10, "10 receivers"), (100, "100 receivers"), (1000, "1000 receivers")];
+/// Packets that the source sends at once: 8 of a stream of 10 Mbit/s take 8 ms.
+const BURST: u32 = 8;
+/// Of 10^6 copies, those that may be lost where a machine stands still for a moment.
+const MOST_LOST: f64 = 1000.0;
 /// Packets in a second where latencies are measured.
 const RATE: u64 = 2000;
 /// Until what was sent has come.
@@ -41,12 +46,12 @@ pub fn measure(effort: Effort, costs: bool, latency: bool, results: &mut Results
         "ffmpeg as a relay is not measured: it takes a stream apart and puts it together again, and needs one that it can read.",
     );
     let (runs, window) = if effort.quick { (1, 500) } else { (5, 5000) };
-    for (receivers, rate, case) in CASES.into_iter().filter(|(.., case)| costs && chosen(case, "CASE")) {
+    for (receivers, case) in CASES.into_iter().filter(|(_, case)| costs && chosen(case, "CASE")) {
         let here: Vec<_> = systems.iter().filter(|(_, system)| receivers == 1 || !system.is_for_one()).collect();
         let mut found: Vec<(&str, Cost)> = Vec::new();
         for _ in 0..runs {
             for (name, system) in &here {
-                let cost = cost(&network, *system, (receivers, rate), Duration::from_millis(window));
+                let cost = cost(&network, *system, receivers, Duration::from_millis(window));
                 found.push((name, cost.map_err(|error| format!("{case}: {name}: {error}"))?));
             }
         }
@@ -68,7 +73,7 @@ pub fn measure(effort: Effort, costs: bool, latency: bool, results: &mut Results
             results.add(case, name, "memory", "bytes of the process", of(|cost| cost.memory));
         }
     }
-    let case = CASES[0].2;
+    let case = CASES[0].1;
     if latency && chosen(case, "CASE") {
         let mut found: Vec<(&str, [f64; 3])> = Vec::new();
         for _ in 0..runs {
@@ -102,20 +107,36 @@ struct Cost {
 }
 
 /// One system for a while.
-fn cost(network: &Network, system: System, (receivers, rate): (usize, u64), window: Duration) -> Result<Cost, String> {
-    let line = Line::start(network, system, receivers, false)?;
-    let burst = if receivers == 1 { BURST } else { 1 };
-    let source = Source::start(network, line.to, rate, burst, Clock::new())?;
-    std::thread::sleep(window / 4);
-    let packets = || network.received(system.device());
-    let (all_before, sent_before, busy) = (packets()?, source.sent(), veth::busy()?);
-    std::thread::sleep(window);
-    let (after, busy) = (packets()?, veth::busy()? - busy);
-    let sent = source.end()? - sent_before;
-    std::thread::sleep(SETTLE);
-    let came = packets()? - all_before;
-    if let Some(silent) = line.sockets.iter().position(|socket| !has_packet(socket)) {
-        return Err(format!("receiver {silent} of {receivers} has got nothing"));
+fn cost(network: &Network, system: System, receivers: usize, window: Duration) -> Result<Cost, String> {
+    let line = Line::start(network, system, receivers, true)?;
+    let is_direct = system == System::Direct;
+    let addresses = [SOURCE.octets(), line.to.ip().octets()];
+    let frame = frame::udp(network.link(is_direct)?, addresses, [PORT, line.to.port()], &origin::packet(0));
+    let sinks = network.sinks()?;
+    let source = Source {
+        namespace: &network.servers,
+        interface: if is_direct { "eth1" } else { "eth0" },
+        frame: &frame,
+        numbered: HEADERS as u32 + 2,
+        burst: BURST,
+        copies: receivers as u32,
+        counts: sinks.descriptor()?,
+        cpu: ENDS_CPU,
+    };
+    let counted = || sinks.counted(0..receivers as u32);
+    source.run(window / 4)?;
+    let (before, busy) = (counted()?, veth::busy()?);
+    let streamed = source.run(window)?;
+    let (after, busy) = (counted()?, veth::busy()? - busy);
+    let each = after.0.iter().zip(&before.0).map(|(after, before)| after - before);
+    let (least, most) = (each.clone().min().unwrap_or(0), each.max().unwrap_or(0));
+    let copies = (streamed.arrived + streamed.lost) as f64;
+    let lost = streamed.lost as f64 * 1e6 / copies.max(1.0);
+    if after.1 > 0 {
+        return Err(format!("{} packets are not as they must be", after.1));
+    }
+    if lost > MOST_LOST || most - least > streamed.lost {
+        return Err(format!("{} of {copies} copies were lost, receivers have got {least} to {most}", streamed.lost));
     }
     let slow = line.millrace.as_ref().map(|own| {
         let at = |name| own.metric(network, name).map(|count| count as f64);
@@ -124,30 +145,22 @@ fn cost(network: &Network, system: System, (receivers, rate): (usize, u64), wind
     let slow = slow.transpose()?;
     let memory = line.millrace.as_ref().map(|own| own.memory()).transpose()?;
     line.end(network)?;
-    let copies = (sent * receivers as u64) as f64;
-    let (seconds, packets) = (busy / 1e9, (after - all_before) as f64);
+    let (seconds, packets) = (busy / 1e9, streamed.arrived as f64);
     Ok(Cost {
         seconds_per_gbit: seconds / (packets * BYTES as f64 * 8.0 / 1e9),
         packets_per_second: packets / seconds,
-        // Commands on connections are a few packets more.
-        lost: (copies - came as f64).max(0.0) * 1e6 / copies,
+        lost,
         slow,
         memory,
     })
 }
 
-/// Whether a packet of the source lies in a receiver's socket.
-fn has_packet(socket: &UdpSocket) -> bool {
-    let mut buffer = [0; 2 * BYTES];
-    socket.set_nonblocking(true).is_ok() && socket.recv(&mut buffer).is_ok_and(|length| length == BYTES)
-}
-
 /// Times from the source to one receiver that reads, in µs, in the order of [`PARTS`].
 fn latencies(network: &Network, system: System, window: Duration) -> Result<[f64; 3], String> {
-    let (line, clock) = (Line::start(network, system, 1, true)?, Clock::new());
+    let (line, clock) = (Line::start(network, system, 1, false)?, Clock::new());
     let socket = line.sockets[0].try_clone().map_err(text)?;
     socket.set_read_timeout(Some(SETTLE)).map_err(text)?;
-    let source = Source::start(network, line.to, RATE, 1, clock)?;
+    let source = origin::Source::start(network, line.to, RATE, clock)?;
     let reader = std::thread::spawn(move || {
         stay(ENDS_CPU, false)?;
         let (mut times, mut buffer, begin) = (Vec::new(), [0; 2 * BYTES], clock.now());

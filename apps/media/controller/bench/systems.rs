@@ -1,6 +1,6 @@
 //! What is between the source and its receivers, one system at a time.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Running, Signal};
 
-use super::network::{self, DIRECT, HOST, HOST_CPU, Network, RECEIVER};
+use super::network::{self, DIRECT, ENDS_CPU, HOST, HOST_CPU, Network, RECEIVER};
 use super::origin::Origin;
 use super::viewer::{self, Viewer};
 use crate::stream::stay;
@@ -48,11 +48,6 @@ impl System {
         matches!(self, System::Direct | System::Kernel)
     }
 
-    /// The device that the receivers' packets come by.
-    pub fn device(self) -> &'static str {
-        if self == System::Direct { "eth1" } else { "eth0" }
-    }
-
     /// Why it cannot take part.
     pub fn missing(self, network: &Network) -> Option<String> {
         let fails = |command: &[&str]| network.proxy.check(command).is_err();
@@ -63,7 +58,7 @@ impl System {
 /// A running system, with its receivers.
 pub struct Line {
     /// Where the source sends to.
-    pub to: SocketAddr,
+    pub to: SocketAddrV4,
     /// Dropped in this order.
     viewers: Vec<Viewer>,
     pub millrace: Option<Millrace>,
@@ -74,14 +69,14 @@ pub struct Line {
 }
 
 impl Line {
-    /// Starts a system for so many receivers. Where they do not read, their sockets have little room.
-    pub fn start(network: &Network, system: System, receivers: usize, reads: bool) -> Result<Line, String> {
-        let make = || (0..receivers).map(|number| viewer::socket(number, !reads)).collect::<Result<Vec<_>, _>>();
+    /// Starts a system for so many receivers, on a CPU of the host's own or, `by_turns`, on that of the ends.
+    pub fn start(network: &Network, system: System, receivers: usize, by_turns: bool) -> Result<Line, String> {
+        let make = || (0..receivers).map(viewer::socket).collect::<Result<Vec<_>, _>>();
         let sockets = network.viewers.enter(make).map_err(text)??;
-        let host = SocketAddr::from((HOST, PORT));
+        let host = SocketAddrV4::new(HOST, PORT);
         let mut line = Line { to: host, viewers: Vec::new(), millrace: None, relay: None, _origin: None, sockets };
         match system {
-            System::Direct => line.to = (DIRECT, viewer::port(0)).into(),
+            System::Direct => line.to = SocketAddrV4::new(DIRECT, viewer::port(0)),
             System::Kernel => {
                 let rule = format!("ip daddr {HOST} udp dport {PORT} dnat to {RECEIVER}:{}", viewer::port(0));
                 for command in [
@@ -93,17 +88,18 @@ impl Line {
                     network.proxy.check(&["nft", command]).map_err(text)?;
                 }
             }
-            System::Relay => line.relay = Some(Relay::start(network, receivers)?),
+            System::Relay => line.relay = Some(Relay::start(network, receivers, by_turns)?),
             System::Millrace => {
                 let origin = Origin::start(network)?;
-                line.millrace = Some(Millrace::start(network)?);
+                line.millrace = Some(Millrace::start(network, by_turns)?);
                 let watch = || {
                     let mut viewers = (0..receivers).map(Viewer::set_up).collect::<Result<Vec<_>, _>>()?;
                     viewers.iter_mut().try_for_each(Viewer::play)?;
                     Ok::<_, String>(viewers)
                 };
                 line.viewers = network.viewers.enter(watch).map_err(text)??;
-                line.to = origin.asked()?;
+                let SocketAddr::V4(to) = origin.asked()? else { return Err("the origin was asked over IPv6".into()) };
+                line.to = to;
                 line._origin = Some(origin);
             }
         }
@@ -134,13 +130,13 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(network: &Network, receivers: usize) -> Result<Relay, String> {
+    fn start(network: &Network, receivers: usize, by_turns: bool) -> Result<Relay, String> {
         let ports: Vec<u16> = (0..receivers).map(viewer::port).collect();
         let stop = Arc::new(AtomicU32::new(0));
         let stops = stop.clone();
         let start = move || {
             std::thread::spawn(move || {
-                if stay(HOST_CPU, false).is_err() {
+                if stay(cpu(by_turns), by_turns).is_err() {
                     return -1;
                 }
                 let (address, count) = (u32::from(RECEIVER), ports.len() as u32);
@@ -170,15 +166,16 @@ pub struct Millrace {
 }
 
 impl Millrace {
-    /// It takes connections.
-    pub fn start(network: &Network) -> Result<Millrace, String> {
+    /// It takes connections. `by_turns` as for [`Line::start`].
+    pub fn start(network: &Network, by_turns: bool) -> Result<Millrace, String> {
         let folder = std::env::temp_dir().join(format!("millrace-bench-media-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(text)?;
         let config = folder.join("media.toml");
         std::fs::write(&config, configuration()).map_err(text)?;
         let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
-        let cpu = HOST_CPU.to_string();
-        let command = network.proxy.command("taskset").args(["-c", &cpu, &program, "run", "media"]);
+        let (cpu, policy) = (cpu(by_turns).to_string(), if by_turns { "--batch" } else { "--other" });
+        let command = network.proxy.command("chrt").args([policy, "0", "taskset", "-c", &cpu]);
+        let command = command.args([&program, "run", "media"]);
         let command = command.arg("-c").arg(&config).arg("--socket").arg(folder.join("socket"));
         let mut millrace = Millrace { running: command.spawn().map_err(text)?, program, folder };
         millrace.running.wait_for_text("running on 2 ports", PATIENCE).map_err(text)?;
@@ -206,7 +203,7 @@ impl Millrace {
 
     /// Bytes in memory that are its own.
     pub fn memory(&self) -> Result<f64, String> {
-        // taskset is replaced by what it runs.
+        // chrt and taskset are replaced by what they run.
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).map_err(text)?;
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kib: Option<f64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -226,6 +223,10 @@ impl Drop for Millrace {
         // What is left in the folder for temporary files is no loss.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+fn cpu(by_turns: bool) -> usize {
+    if by_turns { ENDS_CPU } else { HOST_CPU }
 }
 
 /// The example in the kernel, with room for many sessions of one client.

@@ -15,20 +15,19 @@ use crate::text;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The first of the receivers' ports; each has two.
 const FIRST_PORT: u16 = 4000;
-/// The least room that a socket can have.
-const LITTLE: usize = 2048;
+/// Bytes that may wait for a receiver that reads.
+const ROOM: usize = 8 << 20;
 
 /// The port that a receiver's packets come to.
 pub fn port(number: usize) -> u16 {
     FIRST_PORT + 2 * (number % 30_000) as u16
 }
 
-/// A socket at a receiver's port. Where `little`, it keeps a few packets, which nobody reads: the others end there.
-pub fn socket(number: usize, little: bool) -> Result<UdpSocket, String> {
+/// A socket at a receiver's port.
+pub fn socket(number: usize) -> Result<UdpSocket, String> {
     let socket =
         UdpSocket::bind(("0.0.0.0", port(number))).map_err(|error| format!("port {}: {error}", port(number)))?;
-    let room = if little { LITTLE } else { 8 << 20 };
-    setsockopt(&socket, sockopt::RcvBufForce, &room).map_err(text)?;
+    setsockopt(&socket, sockopt::RcvBufForce, &ROOM).map_err(text)?;
     Ok(socket)
 }
 
