@@ -10,6 +10,7 @@
 //! | `mirror` | which entries of the tables change, in which order |
 //! | `hops`, `blocks` | numbers of next hops, places of the ways of groups |
 //! | `program`, [`lookup`] | the program's tables; where packets go, for other controllers |
+//! | [`ways`] | the kernel's way to single addresses, for controllers of programs without these tables |
 //! | `decide`, `ports` | where packets to a prefix go; which port an interface is: pure functions |
 //! | `kernel`, `prefix` | what is known of the kernel, and how it is told |
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
+pub mod ways;
 
 use cli::{Command, Linked};
 

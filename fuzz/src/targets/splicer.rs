@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use control::config::Config;
 use serde_json::{Value as Json, json};
 use splice::SpliceApplication;
 use splice::cluster::NegotiatedOptions;
-use splice::data_path::{DataPath, Offer};
+use splice::data_path::{DataPath, Found, Offer};
 use splice::settings::Settings;
 use splice::splicer::{Accepted, Splicer};
 use splice::tables::flow_entry::FlowEntry;
@@ -174,6 +174,10 @@ impl DataPath for Fake {
         let mut flows: Vec<_> = self.flows.iter().map(|(flow_key, flow)| (*flow_key, flow.clone())).collect();
         flows.sort_by_key(|(flow_key, _)| (flow_key.src, flow_key.src_port, flow_key.dst_port));
         flows
+    }
+
+    fn ways(&mut self, _: Vec<IpAddr>) -> Arc<Found> {
+        Arc::default()
     }
 
     fn admin_states(&mut self) -> Vec<(u64, u8)> {

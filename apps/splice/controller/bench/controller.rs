@@ -2,7 +2,8 @@
 //! packets that go nowhere.
 
 use std::cell::Cell;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::EngineKind;
@@ -11,7 +12,7 @@ use dataplane::controller::NamedTables;
 use nix::time::{ClockId, clock_gettime};
 use splice::SpliceApplication;
 use splice::cluster::NegotiatedOptions;
-use splice::data_path::{DataPath, Offer};
+use splice::data_path::{DataPath, Found, Offer};
 use splice::splicer::{Accepted, Splicer};
 use splice::tables::flow_entry::FlowEntry;
 use splice::tables::live::LiveTables;
@@ -107,6 +108,10 @@ impl DataPath for Path {
 
     fn set_local(&mut self, _: &LocalAddresses) -> Result<(), String> {
         Ok(())
+    }
+
+    fn ways(&mut self, _: Vec<IpAddr>) -> Arc<Found> {
+        Arc::default()
     }
 
     fn admin_states(&mut self) -> Vec<(u64, u8)> {

@@ -12,6 +12,7 @@ mod removal;
 mod reuse;
 mod routers;
 mod segments;
+mod shared_interfaces;
 mod stop;
 mod takeover;
 mod transparent;

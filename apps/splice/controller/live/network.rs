@@ -165,6 +165,11 @@ impl Splice {
         self.millrace = run(&self.ns, &self.arguments);
     }
 
+    /// The host that Millrace runs on.
+    pub fn host(&self) -> &Namespace {
+        &self.ns
+    }
+
     /// Changes the configuration, and has it put in force.
     pub fn reload(&self, changes: &[(&str, &str)]) -> Json {
         self.reconfigure(changes);
@@ -246,8 +251,15 @@ impl Splice {
         });
         let sessions = self.millrace(&["sessions"]);
         let requests = self.millrace(&["metrics", "service_requests"]);
-        let parts =
-            [self.counters().to_string(), self.said(), self.flows().to_string(), sessions.stdout, requests.stdout];
+        let servers = self.millrace(&["servers"]);
+        let parts = [
+            self.counters().to_string(),
+            self.said(),
+            self.flows().to_string(),
+            sessions.stdout,
+            requests.stdout,
+            servers.stdout,
+        ];
         parts.join("\n") + &hosts.join("\n")
     }
 

@@ -37,6 +37,9 @@ impl Application for SpliceApplication {
             let mac = mac.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
             add("entry.macs", vec![port.into()], vec![mac]);
         }
+        for port in own.shared {
+            add("entry.is_shared", vec![port.into()], vec![1]);
+        }
         for (address, port) in own.addresses {
             add("entry.addresses", vec![u128::from(address)], vec![port.into()]);
         }

@@ -1,7 +1,9 @@
 //! What the splicer needs of the data path, so that tests can be it.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
+pub use routes::ways::Found;
 use wire::flow_key::FlowKey;
 
 use crate::tables::flow_entry::FlowEntry;
@@ -41,6 +43,9 @@ pub trait DataPath {
     /// # Errors
     /// Where a table has no room.
     fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String>;
+    /// What the kernel says of its interfaces and of the ways to these next hops, as far as it is known now: it is asked
+    /// for them from now on.
+    fn ways(&mut self, wanted: Vec<IpAddr>) -> Arc<Found>;
     /// The admin states of servers, by key.
     fn admin_states(&mut self) -> Vec<(u64, u8)>;
     /// Keeps that for this process and the next; 0 is the default and is not kept. False where there is no room.

@@ -1,14 +1,15 @@
 //! The splicer on a running instance.
 
 use std::io::Read;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use baker::ir::TableError;
 use control::application::{CompiledSettings, Queries, Reloads};
-use dataplane::controller::{Event, Field, Injector, Input, Link, NameError, Punted, Table};
+use dataplane::controller::{Event, Field, Injector, Input, Link, NameError, PortInfo, Punted, Table};
 use nix::time::{ClockId, clock_gettime};
+use routes::ways::{Found, Ways};
 use wire::flow_key::FlowKey;
 
 use crate::cluster::NegotiatedOptions;
@@ -44,8 +45,12 @@ pub struct LivePath {
     admin_states: Table<u64, u8>,
     secret: (u64, u64),
     macs: Table<u32, [u8; 6]>,
+    shared: Table<u32, bool>,
     addresses: Table<Ipv6Addr, u8>,
     timeouts: Table<u32, u32>,
+    ports: Vec<PortInfo>,
+    /// Where an interface is the kernel's, too.
+    ways: Option<Ways>,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
     /// The port that it came in by: what answers it leaves by the same.
@@ -75,8 +80,11 @@ impl LivePath {
             admin_states: tables.table("accept.admin_states")?,
             secret,
             macs: tables.table("entry.macs")?,
+            shared: tables.table("entry.is_shared")?,
             addresses: tables.table("entry.addresses")?,
             timeouts: tables.table("spliced.timeouts")?,
+            ports: link.ports().to_vec(),
+            ways: None,
             worker: 0,
             port: 0,
         })
@@ -141,15 +149,35 @@ impl DataPath for LivePath {
 
     fn own(&mut self) -> LocalAddresses {
         let (macs, addresses) = (self.macs.entries(), self.addresses.entries());
-        LocalAddresses { macs, addresses, timeouts: self.timeouts.entries() }
+        let shared = self.shared.entries().into_iter().filter(|(_, is_shared)| *is_shared);
+        let shared = shared.map(|(port, _)| port).collect();
+        LocalAddresses { macs, shared, addresses, timeouts: self.timeouts.entries() }
     }
 
     fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String> {
         let named =
             |name: &str, result: Result<(), TableError>| result.map_err(|error| format!("table {name}: {error}"));
+        let shared: Vec<_> = own.shared.iter().map(|port| (*port, true)).collect();
+        // First, so that the kernel gets what is its own.
+        named("entry.is_shared", self.shared.replace(&shared))?;
         named("entry.macs", self.macs.replace(&own.macs))?;
         named("entry.addresses", self.addresses.replace(&own.addresses))?;
         named("spliced.timeouts", self.timeouts.replace(&own.timeouts))
+    }
+
+    fn ways(&mut self, wanted: Vec<IpAddr>) -> Arc<Found> {
+        if self.ways.is_none() {
+            match Ways::start(self.ports.clone()) {
+                Ok(ways) => self.ways = Some(ways),
+                // It is asked again soon.
+                Err(error) => tracing::error!("the kernel can't be asked for its routes: {error}"),
+            }
+        }
+        let found = self.ways.as_ref().map(|ways| {
+            ways.want(wanted);
+            ways.found()
+        });
+        found.unwrap_or_default()
     }
 
     fn admin_states(&mut self) -> Vec<(u64, u8)> {
@@ -231,12 +259,41 @@ fn settings_of(compiled: &CompiledSettings<Settings>) -> Result<Arc<Settings>, S
     compiled.own.clone().ok_or_else(|| "there is no [controllers.splice] in the configuration".into())
 }
 
+/// Says where own ports at interfaces that the kernel has, too, are those that it gives its own connections.
+fn compare_ports(settings: &Settings) {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let (range, reserved) = (read("ip_local_port_range"), read("ip_local_reserved_ports"));
+    for interface in settings.interfaces.iter().filter(|own| own.is_shared) {
+        if let Some(port) = common_port(interface.ports, &range, &reserved) {
+            tracing::warn!(
+                port,
+                "the kernel gives its own connections ports that are the splicer's, too: set `ports` of the interface, \
+                 or net.ipv4.ip_local_reserved_ports"
+            );
+        }
+    }
+}
+
+/// The first port of a range that the kernel may give, by what its parameters say.
+fn common_port((first, last): (u16, u16), range: &str, reserved: &str) -> Option<u16> {
+    let numbers = |text: &str, between: fn(char) -> bool| -> Option<(u16, u16)> {
+        let mut numbers = text.split(between).filter(|part| !part.is_empty()).map(|part| part.trim().parse().ok());
+        let first = numbers.next()??;
+        Some((first, numbers.next().unwrap_or(Some(first))?))
+    };
+    let (own_first, own_last) = numbers(range, char::is_whitespace)?;
+    let reserved: Vec<_> = reserved.split(',').filter_map(|part| numbers(part, |letter| letter == '-')).collect();
+    let is_reserved = |port: u16| reserved.iter().any(|(first, last)| (*first..=*last).contains(&port));
+    (first.max(own_first)..=last.min(own_last)).find(|port| !is_reserved(*port))
+}
+
 /// What the controller is to a program that begins, or takes over: with what it knows of the one before, if there was
 /// one, else of the flow entries, if a process or a controller before has left any.
 pub fn begin(link: &Link, reloads: &Reloads<Settings>, kept: Option<Box<Live>>) -> Result<Box<Live>, String> {
     let secret = secret(link)?;
     let path = LivePath::of(link, secret).map_err(|error| error.to_string())?;
     let settings = settings_of(&reloads.begun())?;
+    compare_ports(&settings);
     if let Some(mut splicer) = kept {
         splicer.go_on(path, settings)?;
         return Ok(splicer);
@@ -336,6 +393,16 @@ impl Closed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_ports_are_none_of_the_kernel_s() {
+        let range = "32768\t60999\n";
+        let common = [(10_000, 32_767), (61_000, 65_535), (1024, 65_535), (40_000, 40_010)];
+        assert_eq!(common.map(|own| common_port(own, range, "\n")), [None, None, Some(32_768), Some(40_000)]);
+        assert_eq!(common_port((40_000, 40_010), range, "8080,40000-40009\n"), Some(40_010));
+        assert_eq!(common_port((40_000, 40_010), range, "39000-40010\n"), None);
+        assert_eq!(common_port((1, 2), "", ""), None);
+    }
 
     #[test]
     fn closed_connections_make_room() {

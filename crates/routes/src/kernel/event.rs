@@ -330,5 +330,15 @@ fn route(message: &RouteMessage, flags: u16) -> Option<RouteChange> {
     Some(RouteChange { prefix, table, metric, path: Arc::new(path), replaces, is_appended })
 }
 
+/// The way to one address, as the kernel answers where it is asked for that. `None` where it is of a kind that only the
+/// kernel can go.
+pub fn way(message: &RouteMessage) -> Option<Arc<RoutePath>> {
+    let mut message = message.clone();
+    // The answer looks like an entry of a cache, for packets of one kind.
+    message.header.flags.remove(RouteFlags::Cloned);
+    (message.header.tos, message.header.source_prefix_length) = (0, 0);
+    route(&message, 0).map(|route| route.path)
+}
+
 /// The main table, where nothing else is said.
 pub const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;

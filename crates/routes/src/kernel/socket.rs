@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use netlink_packet_core::{
     NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -12,14 +13,14 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, setsockopt, sockopt};
 
-use super::event::{Event, event};
+use super::event::{Event, RoutePath, event, way};
 
 /// Of links, neighbours, addresses and routes (`linux/rtnetlink.h`).
 const GROUPS: u32 = 1 | 4 | 0x10 | 0x40 | 0x100 | 0x400;
@@ -194,6 +195,40 @@ impl Requests {
             between();
         }
         end.unwrap_or(Ok(())).map(|()| whole)
+    }
+
+    /// The way that the kernel's own packets to an address would take, by all of its tables and rules; `None` where none
+    /// leads there.
+    pub fn way(&mut self, address: IpAddr) -> io::Result<Option<Arc<RoutePath>>> {
+        let mut message = RouteMessage::default();
+        let (family, length, address) = match address {
+            IpAddr::V4(v4) => (AddressFamily::Inet, 32, RouteAddress::Inet(v4)),
+            IpAddr::V6(v6) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(v6)),
+        };
+        (message.header.address_family, message.header.destination_prefix_length) = (family, length);
+        message.attributes.push(RouteAttribute::Destination(address));
+        self.send(RouteNetlinkMessage::GetRoute(message), 0)?;
+        loop {
+            let length = match self.socket.recv(&mut &mut self.buffer[..], 0) {
+                Ok(length) => length.min(DATAGRAM),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&self.buffer[..length]);
+            let answer = answer.map_err(io::Error::other)?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            return match answer.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(message)) => Ok(way(&message)),
+                // Blackhole, prohibit, unreachable, no route.
+                NetlinkPayload::Error(error) => match Errno::from_raw(-error.raw_code()) {
+                    Errno::EINVAL | Errno::EACCES | Errno::EHOSTUNREACH | Errno::ENETUNREACH => Ok(None),
+                    _ => Err(error.to_io()),
+                },
+                _ => Ok(None),
+            };
+        }
     }
 
     /// Has the kernel act as if it had a packet for a neighbour: it finds the Ethernet address out, or asks whether

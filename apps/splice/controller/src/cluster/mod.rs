@@ -49,6 +49,8 @@ pub struct ServerState {
     pub active: u32,
     /// The Ethernet address of the next hop.
     pub mac: Option<[u8; 6]>,
+    /// Why the kernel says no way to it, where that is asked.
+    pub no_way: Option<String>,
     /// Its credit in the weighted round.
     credit: i64,
 }
@@ -134,6 +136,7 @@ impl Cluster {
                         learned: None,
                         active: 0,
                         mac: None,
+                        no_way: None,
                         credit: 0,
                     });
                     before.push(false);
@@ -194,6 +197,9 @@ impl Cluster {
         let sources = client.map_or(&server.sources[..], |_| &server.sources[..1]);
         let ports = usize::from(last - first) + 1;
         let all = ports * sources.len();
+        if all == 0 {
+            return None;
+        }
         let any = || RandomState::new().build_hasher().finish() as usize % all;
         let used = self.last.entry((server.address, server.port)).or_insert_with(any);
         for _ in 0..all.min(MOST_TRIED) {

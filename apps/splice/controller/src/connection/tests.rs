@@ -55,6 +55,7 @@ fn settings() -> Settings {
         weight: 1,
         interface: 0,
         next_hop: address(11),
+        is_routed: false,
         sources: vec![address(254)],
     };
     let check = Check { http: None, interval: SECOND, timeout: SECOND, rise: 1, fall: 1 };
@@ -63,7 +64,7 @@ fn settings() -> Settings {
     let route = Route { host: None, path: PathMatch::Any, methods: Vec::new(), pool: 0 };
     let service = Service { name: "s".into(), endpoints: vec![(address(80), 80)], routes: vec![route] };
     let addresses = vec![(address(254), 120)];
-    let interface = Interface { port: 2, mac, addresses, gateways: Vec::new(), ports: (1024, 65535) };
+    let interface = Interface { port: 2, mac, is_shared: false, addresses, gateways: Vec::new(), ports: (1024, 65535) };
     Settings {
         interfaces: vec![Arc::new(interface)],
         pools: vec![Arc::new(pool)],

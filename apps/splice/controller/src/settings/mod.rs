@@ -69,8 +69,10 @@ pub enum Reuse {
 pub struct Interface {
     /// The port's number.
     pub port: u8,
-    /// Its Ethernet address.
+    /// Its Ethernet address; zero as long as only the kernel knows it.
     pub mac: [u8; 6],
+    /// The kernel has it, too: Ethernet address, addresses, routes and neighbours are the kernel's.
+    pub is_shared: bool,
     /// Its own addresses with the lengths of their prefixes, as of IPv6. Servers see them.
     pub addresses: Vec<(Ipv6Addr, u8)>,
     /// Routers to servers that are on no link, one for each version.
@@ -124,7 +126,9 @@ pub struct Server {
     pub interface: usize,
     /// The receiver of the frames: itself, or a router.
     pub next_hop: Ipv6Addr,
-    /// The addresses that it sees, by turns; at least one.
+    /// The kernel says which interface leads to the next hop, and which address the server sees.
+    pub is_routed: bool,
+    /// The addresses that it sees, by turns; at least one, but for those that the kernel has not told yet.
     pub sources: Vec<Ipv6Addr>,
 }
 

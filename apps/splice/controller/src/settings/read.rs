@@ -23,6 +23,9 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_SERVERS: usize = 1000;
 /// Own ports are not below, where nothing else is said.
 const LOWEST_PORT: u16 = 1024;
+/// Own ports at interfaces that the kernel has, too: below those that Linux gives its own connections
+/// (`net.ipv4.ip_local_port_range`) unless told otherwise.
+const SHARED_PORTS: (u16, u16) = (10_000, 32_767);
 /// Services at most: as many as the program's table has room for.
 const MOST_SERVICES: usize = 1000;
 
@@ -167,11 +170,9 @@ impl Reader<'_, '_> {
             self.errors.add(value.span().start, path, problem, accepted);
         }
         let accepted = "an Ethernet address of one station, such as \"02:00:00:00:00:01\"";
-        let Some(mac) = table.get("mac") else {
-            self.missing(value, path, "mac", accepted);
-            return None;
-        };
-        let mac = self.parsed(mac, &path.key("mac"), accepted, mac_address);
+        // Without, the interface is the kernel's, too.
+        let given = table.get("mac");
+        let mac = given.map_or(Some([0; 6]), |mac| self.parsed(mac, &path.key("mac"), accepted, mac_address));
         let accepted = "an own address with the length of its prefix, such as \"10.0.2.254/24\"";
         let addresses =
             self.several(table, path, "addresses", |reader, value, path| reader.parsed(value, path, accepted, prefix));
@@ -181,7 +182,7 @@ impl Reader<'_, '_> {
         });
         let accepted = "the first and the last port, such as \"1024-65535\"";
         let ports = match table.get("ports") {
-            None => Some((LOWEST_PORT, u16::MAX)),
+            None => Some(if given.is_some() { (LOWEST_PORT, u16::MAX) } else { SHARED_PORTS }),
             Some(value) => self.parsed(value, &path.key("ports"), accepted, |text| {
                 let (first, last) = text.split_once('-')?;
                 let ports: (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
@@ -189,7 +190,7 @@ impl Reader<'_, '_> {
             }),
         };
         let (port, mac, ports) = (port?, mac?, ports?);
-        Some(Interface { port, mac, addresses: addresses?, gateways: gateways?, ports })
+        Some(Interface { port, mac, is_shared: given.is_none(), addresses: addresses?, gateways: gateways?, ports })
     }
 
     fn service(&mut self, name: &str, value: &Value, path: &Path, pools: &[Arc<Pool>]) -> Option<Service> {

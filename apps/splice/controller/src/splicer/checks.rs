@@ -54,7 +54,9 @@ impl<P: DataPath> Splicer<P> {
         // Where the next hop is not known yet, it is tried again soon.
         if tracked.mac.is_none() {
             if !tracked.up {
-                self.cluster.servers[server].why = "no station answers for its address on the link".into();
+                let why = tracked.no_way.clone();
+                self.cluster.servers[server].why =
+                    why.unwrap_or_else(|| "no station answers for its address on the link".into());
             }
             self.checks[server].due = now + check.interval.min(200_000_000);
             return;

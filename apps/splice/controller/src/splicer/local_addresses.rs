@@ -20,6 +20,14 @@ impl<P: DataPath> Splicer<P> {
     /// Where a table has no room.
     pub fn put_local(&mut self) -> Result<(), String> {
         let (mut own, before) = (self.cluster.settings.own(), self.path.own());
+        // A port that the kernel has, too, stays so as long as nothing else is said of it: what comes there is its own.
+        let has_own = |port: &u32| own.macs.iter().any(|(known, _)| known == port);
+        let shared: Vec<u32> = before.shared.into_iter().filter(|port| !has_own(port)).collect();
+        own.shared.extend(shared);
+        own.shared.sort_unstable();
+        own.shared.dedup();
+        let macs = self.shared.macs.iter().map(|(port, mac)| (u32::from(*port), *mac));
+        own.macs.extend(macs.filter(|(port, _)| own.shared.contains(port)).collect::<Vec<_>>());
         let macs = before.macs.iter().filter(|(port, _)| own.macs.iter().all(|(known, _)| known != port));
         let leaving_macs: Vec<_> = macs.copied().collect();
         let known: HashSet<Ipv6Addr> = own.addresses.iter().map(|(address, _)| *address).collect();

@@ -8,6 +8,7 @@
 //! | `restore` | connections of a process before are taken up |
 //! | `preconnect`, `checks`, `neighbours` | servers: the idle pool, health checks, Ethernet addresses |
 //! | `eviction`, `candidates` | idle connections make room for new ones |
+//! | `shared_interfaces` | interfaces that the kernel has, too: its routes are followed |
 //! | `admin`, `own` | operators' states of servers, own addresses in the program's tables |
 
 mod admin;
@@ -21,6 +22,7 @@ mod preconnect;
 mod receive;
 pub mod restore;
 mod select;
+mod shared_interfaces;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -43,6 +45,7 @@ use crate::connection::event::Event;
 use crate::connection::state::Connection;
 use crate::data_path::DataPath;
 use crate::settings::Settings;
+use shared_interfaces::SharedInterfaces;
 
 /// What a cookie says about the client, with where its request came in.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +89,7 @@ pub struct Splicer<P> {
     pub(crate) fragments: Fragments,
     /// When it is looked again whether addresses are in use still that the configuration has no more.
     local_due: u64,
+    shared: SharedInterfaces,
     /// Of the event at hand; here so that its memory is used again.
     effects: Vec<Effect>,
 }
@@ -111,6 +115,7 @@ impl<P: DataPath> Splicer<P> {
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
             local_due: u64::MAX,
+            shared: SharedInterfaces::default(),
             effects: Vec::new(),
         };
         splicer.offer_all();
@@ -142,6 +147,8 @@ impl<P: DataPath> Splicer<P> {
         }
         self.cluster.configure(settings, self.path.now());
         self.recall_admin();
+        self.apply_ways();
+        self.shared.due = 0;
         self.neighbours.reconsider();
         self.offer_all();
         self.check_soon();
@@ -197,6 +204,7 @@ impl<P: DataPath> Splicer<P> {
             .min(self.next_preconnect())
             .min(self.fragments.due())
             .min(self.local_due)
+            .min(self.shared.due)
     }
 
     /// Does what is due.
@@ -214,6 +222,7 @@ impl<P: DataPath> Splicer<P> {
                 self.wakes.push(Reverse((own.wake, id)));
             }
         }
+        self.follow_kernel();
         self.run_checks();
         self.preconnect();
         self.ask_neighbours();

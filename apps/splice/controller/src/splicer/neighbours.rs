@@ -7,6 +7,7 @@ use wire::fragments::Fate;
 use wire::resolution::Requester;
 
 use super::Splicer;
+use crate::cluster::ServerState;
 use crate::cluster::neighbours::Heard;
 use crate::data_path::DataPath;
 
@@ -22,7 +23,8 @@ impl<P: DataPath> Splicer<P> {
         if now < self.neighbours.due() {
             return;
         }
-        let servers = self.cluster.servers.iter().filter(|known| known.configured);
+        let asked = |known: &&ServerState| known.configured && !known.interface.is_shared;
+        let servers = self.cluster.servers.iter().filter(asked);
         let wanted: IndexMap<(u8, Ipv6Addr), Requester> = servers
             .map(|known| {
                 let own = &known.interface;
@@ -45,7 +47,8 @@ impl<P: DataPath> Splicer<P> {
 
     /// Servers are reached by the stations that are known to have their addresses.
     fn announce_servers(&mut self) {
-        for known in self.cluster.servers.iter_mut().filter(|known| known.configured) {
+        let asked = |known: &&mut ServerState| known.configured && !known.interface.is_shared;
+        for known in self.cluster.servers.iter_mut().filter(asked) {
             let mac = self.neighbours.mac(known.interface.port, known.server.next_hop);
             known.mac = mac.or(known.mac);
         }

@@ -29,7 +29,6 @@ use crate::connection::state::{Connection, Joined, Pending, Reading, Resetting, 
 use crate::connection::stream::Stream;
 use crate::connection::upstream::{HEAD, Hop, Offered, Offsets, Peer, ServerConn, Upstream};
 use crate::data_path::{DataPath, MARGIN};
-use crate::settings::Settings;
 use crate::tables::flow_entry::{FlowEntry, Mode, are_over, second};
 
 /// How many connections there were.
@@ -48,6 +47,8 @@ impl<P: DataPath> Splicer<P> {
     /// before anything else.
     pub fn restore(&mut self) -> Restored {
         self.recall_admin();
+        let macs = self.path.own().macs.into_iter().filter(|(_, mac)| *mac != [0; 6]);
+        self.shared.macs = macs.map(|(port, mac)| (port as u8, mac)).collect();
         let seconds = second(self.path.now());
         let mut entries: HashMap<FlowKey, FlowEntry> = self.path.entries().into_iter().collect();
         let mut restored = Restored::default();
@@ -87,7 +88,7 @@ impl<P: DataPath> Splicer<P> {
     ) {
         let Some(facts) = ClientFacts::of(entry) else { return };
         let settings = self.cluster.settings.clone();
-        let upstream = server.and_then(|(back, own)| self.restore_upstream(entry, back, own, &settings));
+        let upstream = server.and_then(|(back, own)| self.restore_upstream(entry, back, own));
         // A server that is not in the configuration any more: both sides go on to the end without the controller.
         if let (Some((back, own)), None) = (server, &upstream) {
             for (key, entry) in [(key, entry), (back, own)] {
@@ -156,7 +157,7 @@ impl<P: DataPath> Splicer<P> {
         Client {
             key,
             service: endpoint.map_or(usize::MAX, |(service, _)| service),
-            hop: Hop { port, mac, own_mac: own_mac(settings, port) },
+            hop: Hop { port, mac, own_mac: self.own_mac(port) },
             options: NegotiatedOptions {
                 mss: facts.mss,
                 scale: facts.scale.then_some(entry.scale),
@@ -177,13 +178,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     /// The server's side. None where the server is not in the configuration.
-    fn restore_upstream(
-        &self,
-        client: &FlowEntry,
-        key: FlowKey,
-        entry: &FlowEntry,
-        settings: &Settings,
-    ) -> Option<Upstream> {
+    fn restore_upstream(&self, client: &FlowEntry, key: FlowKey, entry: &FlowEntry) -> Option<Upstream> {
         let server = self.cluster.find(&key)?;
         let facts = ServerFacts::of(entry);
         let client_facts = ClientFacts::of(client)?;
@@ -195,7 +190,7 @@ impl<P: DataPath> Splicer<P> {
         let peer = Peer {
             server,
             key,
-            hop: Hop { port: client.port, mac: client.dst_mac, own_mac: own_mac(settings, client.port) },
+            hop: Hop { port: client.port, mac: client.dst_mac, own_mac: self.own_mac(client.port) },
             mss: server_mss.min(client_facts.mss),
             offered: Offered { mss: client_facts.mss, sack: client_facts.sack, times: client_facts.times },
             is_nat: true,
@@ -222,11 +217,13 @@ impl<P: DataPath> Splicer<P> {
         u.response = facts.response.then(|| passthrough(if facts.tunnel { 101 } else { 200 }));
         Some(u)
     }
-}
 
-/// The own Ethernet address on a port.
-fn own_mac(settings: &Settings, port: u8) -> [u8; 6] {
-    settings.interfaces.iter().find(|own| own.port == port).map_or([0; 6], |own| own.mac)
+    /// The own Ethernet address on a port: that of the configuration, or else the kernel's.
+    fn own_mac(&self, port: u8) -> [u8; 6] {
+        let interfaces = &self.cluster.settings.interfaces;
+        let given = interfaces.iter().find(|own| own.port == port && !own.is_shared).map(|own| own.mac);
+        given.or_else(|| self.shared.macs.get(&port).copied()).unwrap_or_default()
+    }
 }
 
 /// What is still known of a request: it is not sent a second time.

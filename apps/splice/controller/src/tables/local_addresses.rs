@@ -10,6 +10,8 @@ use crate::settings::Settings;
 pub struct LocalAddresses {
     /// The Ethernet address on each port, by its number: `entry.macs`.
     pub macs: Vec<(u32, [u8; 6])>,
+    /// Ports whose interfaces the kernel has, too: `entry.is_shared`.
+    pub shared: Vec<u32>,
     /// Addresses with the port that they are at, or 0 where they are at all: `entry.addresses`.
     pub addresses: Vec<(Ipv6Addr, u8)>,
     /// For how many seconds flow entries without packets are kept, by state: `spliced.timeouts`.
@@ -21,7 +23,10 @@ impl Settings {
     pub fn own(&self) -> LocalAddresses {
         let mut own = LocalAddresses::default();
         for interface in &self.interfaces {
-            own.macs.push((interface.port.into(), interface.mac));
+            match interface.is_shared {
+                true => own.shared.push(interface.port.into()),
+                false => own.macs.push((interface.port.into(), interface.mac)),
+            }
             own.addresses.extend(interface.addresses.iter().map(|(address, _)| (*address, interface.port)));
         }
         let mut known: HashSet<Ipv6Addr> = HashSet::new();

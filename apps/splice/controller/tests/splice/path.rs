@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use baker::ir::interp::End;
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore};
 use dataplane::controller::{Record, fields_of};
 use dataplane::step::{StepOutput, Stepper};
-use splice::data_path::{DataPath, Offer};
+use splice::data_path::{DataPath, Found, Offer};
 use splice::key::{key, of_key};
 use splice::tables::flow_entry::FlowEntry;
 use splice::tables::local_addresses::LocalAddresses;
@@ -190,6 +190,7 @@ impl DataPath for TestPath {
         LocalAddresses {
             // Those of no port are zero.
             macs: tables.dump("entry.macs"),
+            shared: Vec::new(),
             addresses: tables.dump("entry.addresses"),
             timeouts: tables.dump("spliced.timeouts"),
         }
@@ -199,10 +200,15 @@ impl DataPath for TestPath {
         let (before, mut tables) = (self.own(), TestTables(self.shared.clone()));
         before.macs.iter().for_each(|(port, _)| tables.remove("entry.macs", port));
         before.addresses.iter().for_each(|(address, _)| tables.remove("entry.addresses", address));
+        assert!(own.shared.is_empty(), "the kernel has no interface here");
         let set = own.macs.iter().all(|(port, mac)| tables.set("entry.macs", port, mac))
             && own.addresses.iter().all(|(address, port)| tables.set("entry.addresses", address, port))
             && own.timeouts.iter().all(|(state, seconds)| tables.set("spliced.timeouts", state, seconds));
         if set { Ok(()) } else { Err("a table is full".into()) }
+    }
+
+    fn ways(&mut self, _: Vec<IpAddr>) -> Arc<Found> {
+        Arc::default()
     }
 
     fn admin_states(&mut self) -> Vec<(u64, u8)> {

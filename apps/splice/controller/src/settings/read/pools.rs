@@ -65,29 +65,28 @@ impl Reader<'_, '_> {
         let weight = self.number(table, path, "weight", 0, 1000, 1) as u32;
         let v4 = |address: &Ipv6Addr| address.to_ipv4_mapped().is_some();
         let on_link = interfaces.iter().position(|own| own.addresses.iter().any(|prefix| holds(*prefix, address)));
-        let (interface, next_hop) = match on_link {
-            Some(interface) => (interface, address),
-            None => {
-                let routed = interfaces.iter().enumerate().find_map(|(index, own)| {
-                    own.gateways.iter().find(|gateway| v4(gateway) == v4(&address)).map(|gateway| (index, *gateway))
-                });
-                let Some(found) = routed else {
-                    let problem = "no interface has an address with this server's prefix, and none a gateway";
-                    self.errors.add(given.span().start, &path.key("address"), problem, "a server that can be reached");
-                    return None;
-                };
-                found
-            }
+        let by_gateway = || {
+            interfaces.iter().enumerate().find_map(|(index, own)| {
+                own.gateways.iter().find(|gateway| v4(gateway) == v4(&address)).map(|gateway| (index, *gateway))
+            })
+        };
+        let by_kernel = || interfaces.iter().position(|own| own.is_shared).map(|index| (index, address));
+        let found = on_link.map(|index| (index, address)).or_else(by_gateway).or_else(by_kernel);
+        let Some((interface, next_hop)) = found else {
+            let problem = "no interface has an address with this server's prefix, and none a gateway";
+            self.errors.add(given.span().start, &path.key("address"), problem, "a server that can be reached");
+            return None;
         };
         let own = interfaces[interface].addresses.iter().map(|(own, _)| *own);
         let sources: Vec<Ipv6Addr> = own.filter(|own| v4(own) == v4(&address)).collect();
-        if sources.is_empty() {
+        let is_routed = interfaces[interface].is_shared && sources.is_empty();
+        if sources.is_empty() && !is_routed {
             let problem = "the interface to this server has no address of its version";
             self.errors.add(given.span().start, &path.key("address"), problem, "an interface with such an address");
             return None;
         }
         let name = name.unwrap_or_else(|| text_of(address, port));
-        Some(Server { name, address, port, weight, interface, next_hop, sources })
+        Some(Server { name, address, port, weight, interface, next_hop, is_routed, sources })
     }
 
     fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
