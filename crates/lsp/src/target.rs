@@ -91,7 +91,7 @@ impl Model {
             }
             StructField => self.struct_field_target(&parent),
             // Parts of a packet such as `header` are no fields.
-            Covers | Pseudo => {
+            Covers | Counts | Pseudo => {
                 let protocol = parent.ancestors().find_map(ast::Protocol::cast)?;
                 let symbol = self.protocol(protocol.name()?.text())?.clone();
                 self.field_of(&Type::Packet(symbol, Vec::new()), text)

@@ -118,7 +118,7 @@ impl Walk<'_> {
                 None if builtin::type_width(text).is_some() || text == "void" => SemanticTokenType::TYPE,
                 None => SemanticTokenType::STRUCT,
             },
-            Field | StructField | StructValueField | Covers | Pseudo => SemanticTokenType::PROPERTY,
+            Field | StructField | StructValueField | Covers | Counts | Pseudo => SemanticTokenType::PROPERTY,
             MemberExpr => self.member(node, text),
             NameExpr => self.expression(text)?,
             WireEnd | Path => self.dotted(node, token),
