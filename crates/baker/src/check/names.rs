@@ -234,6 +234,11 @@ pub(super) struct Checker<'a> {
     pub hir: hir::Program,
 }
 
+/// Where a PPF is kept that has the name of a channel: no name has a blank.
+pub(super) fn beside(name: &str) -> String {
+    format!("ppf {name}")
+}
+
 /// Further places that an error about a missing name shows at most.
 const MAX_LABELS: usize = 3;
 
@@ -269,6 +274,7 @@ impl<'a> Checker<'a> {
                 protocols: Vec::new(),
                 demux: Vec::new(),
                 length: Vec::new(),
+                counts: Vec::new(),
                 metadata: Vec::new(),
                 metadata_size: 0,
                 structs: Vec::new(),
@@ -343,6 +349,19 @@ impl<'a> Checker<'a> {
             Some(module) => &mut self.modules[module.0].names,
             None => &mut self.globals,
         };
+        // No program names a PPF where a channel could be meant.
+        if let Some(&(other, at)) = names.get(&text)
+            && let (Symbol::Ppf(_), Symbol::Port(_)) | (Symbol::Port(_), Symbol::Ppf(_)) = (symbol, other)
+            && !names.contains_key(&beside(&text))
+        {
+            let (ppf, port) = match symbol {
+                Symbol::Ppf(_) => ((symbol, span), (other, at)),
+                _ => ((other, at), (symbol, span)),
+            };
+            names.insert(beside(&text), ppf);
+            names.insert(text, port);
+            return;
+        }
         if let Some(&(other, first)) = names.get(&text) {
             let error = Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"));
             let same = other.what() == symbol.what();
