@@ -37,6 +37,7 @@ pub mod hir;
 mod holds;
 mod instances;
 mod items;
+mod lengths;
 mod limits;
 mod load;
 mod loops;
