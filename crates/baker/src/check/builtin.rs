@@ -231,6 +231,12 @@ impl CodeChecker<'_, '_> {
                 return Typed::error(span);
             }
         };
+        let declared = match symbol {
+            Some(Symbol::Function(id)) => self.checker.functions[id.0 as usize].span,
+            Some(Symbol::Extern(id)) => self.checker.externs[id.0 as usize].span,
+            _ => span,
+        };
+        self.checker.note(name.span(self.file), declared);
         if !self.arity(name, args.len(), params.len(), span) {
             return Typed::error(span);
         }

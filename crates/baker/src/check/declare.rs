@@ -21,6 +21,7 @@ impl Checker<'_> {
             }
         }
         self.declare_instances();
+        self.declare_uninstantiated();
         for file in files {
             for item in file.tree.items() {
                 if let ast::Item::OutOfBody(item) = item {
@@ -249,6 +250,7 @@ impl Checker<'_> {
     fn out_of_body(&mut self, file: FileId, item: &ast::OutOfBody) {
         let Some(path) = item.path() else { return };
         let (Some(module), Some(name), Some(body)) = (path.module(), path.ppf(), item.body()) else { return };
+        self.meant(file, None, &module);
         let modules = match self.globals.get(module.text()) {
             Some((Symbol::Module(id), _)) => vec![*id],
             Some((Symbol::Generic(generic), _)) => self.modules_of(*generic),
@@ -259,8 +261,12 @@ impl Checker<'_> {
         };
         for id in modules {
             let names = &self.modules[id.0].names;
-            let ppf = match names.get(&beside(name.text())).or_else(|| names.get(name.text())) {
-                Some((Symbol::Ppf(id), _)) => *id,
+            let found = names.get(&beside(name.text())).or_else(|| names.get(name.text())).copied();
+            if let Some((_, declared)) = found {
+                self.note(name.span(file), declared);
+            }
+            let ppf = match found {
+                Some((Symbol::Ppf(id), _)) => id,
                 _ => {
                     return self.error(
                         Diagnostic::new(

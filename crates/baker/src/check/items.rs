@@ -119,7 +119,7 @@ impl Checker<'_> {
 
     fn port(&mut self, file: FileId, module: ModuleId, item: &ast::Port) {
         let (Some(kind), Some(protocol_name)) = (item.kind(), item.protocol()) else { return };
-        let protocol = match self.resolve(Some(module), protocol_name.text()) {
+        let protocol = match self.meant(file, Some(module), &protocol_name) {
             Some(Symbol::Protocol(id)) => Some(id),
             found => {
                 self.unknown(file, &protocol_name, "protocol", found);
@@ -257,7 +257,7 @@ impl Checker<'_> {
     }
 
     fn lead_into(&mut self, file: FileId, module: ModuleId, name: &ast::Name, into: &ast::Name) {
-        let target = match self.resolve(Some(module), into.text()) {
+        let target = match self.meant(file, Some(module), into) {
             Some(Symbol::Table(target)) => target,
             found => return self.unknown(file, into, "table", found),
         };
@@ -426,7 +426,7 @@ impl Checker<'_> {
             }
         }
         let Some(from) = from else { return };
-        let port = match self.resolve(Some(module), from.text()) {
+        let port = match self.meant(file, Some(module), &from) {
             Some(Symbol::Port(port)) => port,
             found => {
                 self.modules[module.0].unknown_reader = true;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::facts::Facts;
 use super::hints::{article, import_of, nearest};
 use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
@@ -231,6 +232,8 @@ pub(super) struct Checker<'a> {
     pub ambiguous: bool,
     /// Layouts with the time of the last look-up, and what they are without it.
     pub aging: HashMap<LayoutId, LayoutId>,
+    /// What is found out about names and values, where a tool asks for it.
+    pub facts: Option<Facts>,
     pub hir: hir::Program,
 }
 
@@ -269,6 +272,7 @@ impl<'a> Checker<'a> {
             depth: 0,
             ambiguous: false,
             aging: HashMap::new(),
+            facts: None,
             hir: hir::Program {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),
@@ -303,7 +307,8 @@ impl<'a> Checker<'a> {
             self.globals.insert(name.to_string(), (Symbol::Reason(DropId(index as u32)), nowhere));
         }
         self.declare();
-        if self.names_clash() {
+        let goes_on = self.facts.is_some();
+        if self.names_clash() && !goes_on {
             return;
         }
         self.aliases_and_consts();
@@ -313,7 +318,7 @@ impl<'a> Checker<'a> {
         self.check_modules();
         self.check_instances();
         self.check_groups();
-        if self.bind_table_args() || self.names_clash() {
+        if (self.bind_table_args() || self.names_clash()) && !goes_on {
             return;
         }
         self.check_into();
@@ -379,10 +384,15 @@ impl<'a> Checker<'a> {
 
     /// What a name stands for in a scope. PPFs and timers are not named in code, so they hide nothing.
     pub(super) fn resolve(&self, scope: Scope, name: &str) -> Option<Symbol> {
-        let known = |names: &Names| names.get(name).map(|(symbol, _)| *symbol);
+        self.resolve_entry(scope, name).map(|(symbol, _)| symbol)
+    }
+
+    /// The same, with the place where it is declared.
+    pub(super) fn resolve_entry(&self, scope: Scope, name: &str) -> Option<(Symbol, Span)> {
+        let known = |names: &Names| names.get(name).copied();
         let own = scope.and_then(|module| known(&self.modules[module.0].names));
         match own {
-            Some(Symbol::Ppf(_) | Symbol::Timer) => known(&self.globals).or(own),
+            Some((Symbol::Ppf(_) | Symbol::Timer, _)) => known(&self.globals).or(own),
             _ => own.or_else(|| known(&self.globals)),
         }
     }

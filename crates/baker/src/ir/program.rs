@@ -455,8 +455,8 @@ pub struct Table {
     /// value's layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control
     /// plane do.
     pub idle: Option<u64>,
-    /// Of meters: what each cell of an array has at first, and what a hash table's has that a packet begins. The values'
-    /// first fields are rate and burst, the last one is the time at which the bucket is full again (see
+    /// Of meters: what each cell of an array has at first, and what a hash table's has that a packet begins. The first
+    /// fields of the values are rate and burst, the last one is the time at which the bucket is full again (see
     /// [`super::meter`]); 64 bits each, one behind the other in memory.
     pub meter: Option<MeterRate>,
     /// Of a hold table, which is an array: what it keeps. Its keys and values are not used.

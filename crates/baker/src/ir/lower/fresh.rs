@@ -9,8 +9,8 @@ use crate::ir::{BitRange, Checksum, DropId, Op, Protocol, ProtocolId, Ty, Value}
 /// Bytes of a header that one store writes at most.
 const CHUNK: u32 = 16;
 
-/// Whether all that a checksum covers is known where its header is made: the header, or a packet that is nothing but the
-/// header (`alone`).
+/// Whether all that a checksum covers is known where its header is made: the header, or a packet that is nothing but
+/// the header (`alone`).
 pub(super) fn is_known(checksum: Checksum, alone: bool) -> bool {
     !checksum.pseudo && (alone || !checksum.payload)
 }
