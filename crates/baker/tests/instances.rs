@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baker::check::check;
 use baker::diag::render;
 use baker::ir::interp::Machine;
-use baker::ir::{Program, lower};
+use baker::ir::{Program, lower, verify};
 use baker::library::Library;
 
 /// Frames with an odd source go through `left`, others through `right`, and those of `left` through `right`, too, where
@@ -112,4 +112,30 @@ fn each_instance_works_on_its_own_items() {
     }
     let first = machine.slots().user(baker::ir::CounterId(0));
     assert_eq!(machine.counters()[first..first + 4], [3, 1, 3, 1]);
+}
+
+#[test]
+fn a_ppf_may_have_the_name_of_a_channel_of_its_module() {
+    for (first, second) in [("channel ether rest;", ""), ("", "channel ether rest;")] {
+        let text = format!(
+            "import \"net/ether\";
+            module m {{
+                in ether input;
+                out ether output;
+                {first}
+                ppf input(ether_packet_t *pkt) from input {{ channel_put(rest, pkt); }}
+                ppf rest(ether_packet_t *pkt) from rest;
+                {second}
+            }}
+            m.rest.ppf(ether_packet_t *pkt) {{ channel_put(output, pkt); }}
+            program {{ rx -> m.input; m.output -> tx; }}"
+        );
+        let compilation = check("names.baker", &text, &Library);
+        let rendered = render(&compilation.diagnostics, &compilation.sources, false);
+        assert!(rendered.is_empty(), "{rendered}");
+        let program = lower(compilation.program.as_ref().unwrap());
+        let names: Vec<&str> = program.ppfs.iter().map(|ppf| ppf.name.as_str()).collect();
+        assert_eq!(names, ["m.input", "m.rest"]);
+        assert_eq!(verify(&program), Ok(()));
+    }
 }

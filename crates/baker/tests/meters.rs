@@ -85,3 +85,68 @@ fn the_control_plane_sees_and_sets_rate_and_burst() {
         assert!(machine.insert(EACH, &TableEntry { value, ..cell(0, 0, 0) }).is_err(), "rate and burst, and no more");
     }
 }
+
+/// Each source has a meter of its own, which begins with its first frame and goes after a second of silence. Frames of
+/// type 1 forget it. Types from 0x1000 on are limited by prefix, as the control plane says.
+const KEYED: &str = "import \"net/ether\";
+drop_reason too_fast, forgotten;
+module m {
+    in ether input;
+    out ether output;
+    hash<mac_addr_t, meter> sources[3] rate 1000 burst 120 idle 1s;
+    hash<mac_addr_t, meter> known[3];
+    lpm<u16, meter> kinds[4];
+    array<meter> ports[4] rate 1000 burst 90;
+    ppf work(ether_packet_t *pkt) from input {
+        packet_require(pkt->type != 1 || !table_remove(sources, pkt->src), forgotten);
+        bool passes = pkt->type == 2 ? meter_take(known[pkt->src], 1)
+            : pkt->type == 3 ? meter_take(ports[pkt->metadata.rx.port], packet_length(pkt))
+            : pkt->type >= 0x1000 ? meter_take(kinds[pkt->type], 1) : meter_take(sources[pkt->src], packet_length(pkt));
+        if (passes) { channel_put(output, pkt); } else { packet_drop(pkt, too_fast); }
+    }
+}
+program { rx -> m.input; m.output -> host; }
+";
+
+#[test]
+fn each_key_has_a_meter_of_its_own() {
+    let compilation = check("meters.baker", KEYED, &Library);
+    let rendered = render(&compilation.diagnostics, &compilation.sources, false);
+    assert!(rendered.is_empty(), "{rendered}");
+    let program = lower(compilation.program.as_ref().unwrap());
+    assert_eq!(verify(&program), Ok(()));
+    let mut machine = Machine::new(Arc::new(program));
+    let (sources, known, kinds) = (TableId(0), TableId(1), TableId(2));
+    fn passes(machine: &mut Machine, source: u8, kind: u16, ms: u64) -> bool {
+        machine.set_now(ms * MS);
+        let mut frame = [0; 60];
+        frame[11] = source;
+        frame[12..14].copy_from_slice(&kind.to_be_bytes());
+        machine.receive(1, &frame).len() == 1
+    }
+    let mut from = |source, ms| passes(&mut machine, source, 0, ms);
+    assert_eq!([from(1, 5000), from(1, 5000), from(1, 5000)], [true, true, false], "120 bytes at once");
+    assert_eq!([from(2, 5000), from(2, 5000), from(2, 5000)], [true, true, false], "another one's are its own");
+    assert_eq!([from(1, 5059), from(1, 5060), from(1, 5060)], [false, true, false], "60 bytes each 60 ms");
+    assert_eq!([from(3, 5060), from(4, 5060)], [true, false], "where the table is full, none begins");
+    assert_eq!(machine.count(sources), 3);
+    // Taken away: it begins anew, full. Nor is the place of one that is too old kept.
+    assert!(!passes(&mut machine, 1, 1, 5061));
+    let mut from = |source, ms| passes(&mut machine, source, 0, ms);
+    assert_eq!([from(4, 5061), from(4, 5061), from(4, 5061), from(1, 5061)], [true, true, false, false]);
+    assert_eq!([from(2, 6062), from(2, 6062), from(2, 6062)], [true, true, false], "it was too old");
+    // What the control plane has set stays, and is the only one where no rate is declared.
+    assert!(!passes(&mut machine, 1, 2, 7000));
+    let entry = |key: u128, prefix_len| TableEntry { key: vec![key], prefix_len, value: vec![1, 2] };
+    machine.insert(known, &entry(1, None)).unwrap();
+    let mut kind = |kind, ms| passes(&mut machine, 1, kind, ms);
+    assert_eq!([kind(2, 7000), kind(2, 7000), kind(2, 7000)], [true, true, false]);
+    assert_eq!([kind(2, 7999), kind(2, 8000), kind(2, 8000)], [false, true, false], "one token a second");
+    // By prefix: all types that begin so share a meter.
+    assert!(!kind(0x1001, 8000));
+    machine.insert(kinds, &entry(0x1000, Some(8))).unwrap();
+    let mut kind = |kind, ms| passes(&mut machine, 1, kind, ms);
+    assert_eq!([kind(0x1001, 8000), kind(0x1002, 8000), kind(0x1003, 8000)], [true, true, false]);
+    assert_eq!([kind(3, 8000), kind(3, 8000), kind(3, 8029), kind(3, 8030)], [true, false, false, true], "an array");
+    assert_eq!(machine.dump(known), [entry(1, None)], "what is taken is not shown");
+}

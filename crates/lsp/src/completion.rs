@@ -55,7 +55,7 @@ const MODULE_WORDS: [&str; 31] = [
 /// Words in the parameters of a module.
 const PARAMETER_WORDS: [&str; 4] = ["protocol", "type", "const", "table"];
 /// Words in a protocol.
-const PROTOCOL_WORDS: [&str; 6] = ["demux", "length", "covers", "pseudo", "header", "payload"];
+const PROTOCOL_WORDS: [&str; 7] = ["demux", "length", "covers", "counts", "pseudo", "header", "payload"];
 /// Words behind a controller that packets go to.
 const WIRE_WORDS: [&str; 2] = ["batch", "within"];
 /// Words in a body.

@@ -15,6 +15,10 @@ use crate::target::Target;
 /// Lines of a declaration that are shown at most.
 const MAX_LINES: usize = 24;
 
+/// What is said of a declared length.
+const COUNTED: &str = "The compiler writes this length into headers that the program makes; writing it makes it the \
+                       program's own business for that handle.";
+
 impl Model {
     /// Markdown for a name.
     pub fn hover(&self, token: &SyntaxToken) -> Option<String> {
@@ -142,6 +146,7 @@ impl Model {
         );
         let mut text = vec![place, access_text(laid_out, &header)];
         text.extend(self.checksum_text(&header, field));
+        text.extend(field.counts().map(|_| COUNTED.to_string()));
         page(&form, text)
     }
 

@@ -1,14 +1,14 @@
 //! What is declared in a program, right or half typed: names of all its files and of its modules.
 //!
-//! The checker gives no typed program while anything is wrong, which is nearly always so while a program is written. So
-//! the server looks names up in the trees itself, and takes what it finds.
+//! What names in code stand for, and what expressions are, the checker says, also while something is wrong
+//! ([`baker::check::examine`]). Here is what it speaks of: declarations by their places.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use baker::check::{File, Loaded, load};
+use baker::check::{Facts, File, Loaded, examine, load};
 use baker::number::Number;
-use baker::source::{FileId, Sources};
+use baker::source::{FileId, Sources, Span};
 use baker::syntax::ast::{self, AstNode, ModuleItem};
 use baker::syntax::{SyntaxKind, SyntaxNode};
 
@@ -92,8 +92,10 @@ pub struct Model {
     instances: HashMap<String, String>,
     /// What stands for the parameters of a module, by instance in the order of the program.
     pub(crate) arguments: HashMap<String, Vec<Vec<String>>>,
-    /// Functions of one name.
-    pub(crate) overloads: HashMap<ScopedName, Vec<Symbol>>,
+    /// What the checker has found out.
+    pub(crate) facts: Facts,
+    /// Declared names by file and place.
+    places: HashMap<(FileId, u32), Symbol>,
     /// Values of constants that were asked for, by module and name.
     pub(crate) values: RefCell<HashMap<ScopedName, Option<Number>>>,
 }
@@ -111,7 +113,7 @@ impl Model {
     /// Reads the program whose root is an open document.
     pub fn new(name: &str, text: &str, documents: &Documents) -> Model {
         let loader = Imports::new(documents);
-        let Loaded { sources, files, .. } = load(name, text, &loader);
+        let (Loaded { sources, files, .. }, facts) = examine(name, load(name, text, &loader));
         let mut model = Model {
             sources,
             files: Vec::new(),
@@ -121,7 +123,8 @@ impl Model {
             modules: HashMap::new(),
             instances: HashMap::new(),
             arguments: HashMap::new(),
-            overloads: HashMap::new(),
+            facts,
+            places: HashMap::new(),
             values: RefCell::default(),
         };
         for file in &files {
@@ -138,15 +141,21 @@ impl Model {
         &self.files.iter().find(|f| f.id == FileId(0)).expect("the root file is always loaded").tree
     }
 
+    /// What is declared at a place: the name's.
+    pub fn declared(&self, at: Span) -> Option<&Symbol> {
+        self.places.get(&(at.file, at.start))
+    }
+
+    /// The file of a tree.
+    pub fn file_of(&self, node: &SyntaxNode) -> Option<FileId> {
+        let root = node.ancestors().last()?;
+        Some(self.files.iter().find(|file| file.tree.syntax() == &root)?.id)
+    }
+
     /// What a name stands for in a module, or outside of modules.
     pub fn lookup(&self, module: Option<&str>, name: &str) -> Option<&Symbol> {
         let own = module.and_then(|module| self.modules.get(module)?.get(name));
         own.or_else(|| self.globals.get(name))
-    }
-
-    /// What `module.name` stands for, also for an instance of a module.
-    pub fn member(&self, module: &str, name: &str) -> Option<&Symbol> {
-        self.declared_in(module)?.get(name)
     }
 
     /// All that a module declares, also for an instance of it.
@@ -264,15 +273,17 @@ impl Model {
             name,
             node: node.syntax().clone(),
         };
-        if kind == Kind::Function {
-            let scoped = (module.map(str::to_owned), name.text().to_string());
-            self.overloads.entry(scoped).or_default().push(symbol(name.clone()));
-        }
+        self.places.insert((file, name.syntax().text_range().start().into()), symbol(name.clone()));
         let names = match module {
             Some(module) => self.modules.entry(module.to_string()).or_default(),
             None => &mut self.globals,
         };
-        names.entry(name.text().to_string()).or_insert_with(|| symbol(name));
+        let text = name.text().to_string();
+        match names.get(&text) {
+            // A PPF may have the name of a channel, which is what code means.
+            Some(first) if !(first.kind == Kind::Ppf && kind == Kind::Port) => {}
+            _ => drop(names.insert(text, symbol(name))),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
-//! What surrounds a place: its module, the variables that can be named there; and the types of expressions.
+//! What surrounds a place: its module, the variables that can be named there; and what expressions are, as the checker
+//! says.
 
-use baker::ir::DeclaredKind;
+use baker::check::Value;
+use baker::source::Span;
 use baker::syntax::ast::{self, AstNode};
-use baker::syntax::{SyntaxKind, SyntaxNode};
+use baker::syntax::{SyntaxKind, SyntaxNode, SyntaxToken};
 use rowan::TextSize;
 
-use crate::model::{Kind, Model, Symbol};
-use crate::{builtin, target::Target};
+use crate::model::{Model, Symbol};
 
 /// A parameter or variable.
 #[derive(Clone, Debug)]
@@ -29,14 +30,9 @@ pub enum Type {
     Struct(Symbol),
     /// A pointer to an entry.
     Pointer(Box<Type>),
-    /// An integer, `bool` or an enumeration.
-    Scalar,
-    /// Not known.
+    /// A number, or not known: nothing can be named in it.
     Unknown,
 }
-
-/// How many types a type may be an alias of, one after the other.
-const MAX_ALIASES: usize = 64;
 
 /// The module that a node belongs to: that it stands in, or whose PPF's body it stands in.
 pub fn module_of(node: &SyntaxNode) -> Option<String> {
@@ -81,11 +77,6 @@ pub fn locals(node: &SyntaxNode, at: TextSize) -> Vec<Local> {
     locals
 }
 
-/// The protocol's name in the handle type `P_packet_t` or `P_pkt_t`.
-pub fn handle_protocol(type_name: &str) -> Option<&str> {
-    type_name.strip_suffix("_packet_t").or_else(|| type_name.strip_suffix("_pkt_t"))
-}
-
 fn start(name: &ast::Name) -> TextSize {
     name.syntax().text_range().start()
 }
@@ -103,143 +94,46 @@ fn param(param: ast::Param) -> Option<Local> {
     Some(Local { name: param.name()?, ty: param.ty(), star: param.star().is_some() })
 }
 
-impl Model {
-    /// The type that a written type stands for in a module.
-    pub fn type_of(&self, module: Option<&str>, ty: Option<&ast::TypeRef>, star: bool) -> Type {
-        let Some(name) = ty.and_then(ast::TypeRef::name) else { return Type::Unknown };
-        match self.named_type(module, name.text()) {
-            Type::Unknown => Type::Unknown,
-            packet @ Type::Packet(..) => packet,
-            value if star => Type::Pointer(Box::new(value)),
-            value => value,
-        }
-    }
-
-    fn named_type(&self, module: Option<&str>, name: &str) -> Type {
-        let (mut module, mut name) = (module.map(str::to_owned), name.to_string());
-        for _ in 0..MAX_ALIASES {
-            if builtin::type_width(&name).is_some() {
-                return Type::Scalar;
-            }
-            let Some(symbol) = self.lookup(module.as_deref(), &name) else {
-                return self.handle_type(module.as_deref(), &name);
-            };
-            match symbol.kind {
-                Kind::Struct => return Type::Struct(symbol.clone()),
-                Kind::Enum => return Type::Scalar,
-                Kind::Alias => {}
-                Kind::Parameter => match self.type_argument(module.as_deref(), &name) {
-                    Some(argument) => {
-                        (module, name) = (None, argument);
-                        continue;
-                    }
-                    None => return Type::Unknown,
-                },
-                _ => return Type::Unknown,
-            }
-            let target = ast::Alias::cast(symbol.node.clone()).and_then(|a| a.ty()).and_then(|ty| ty.name());
-            let Some(target) = target else { return Type::Unknown };
-            (module, name) = (symbol.module.clone(), target.text().to_string());
-        }
-        Type::Unknown
-    }
-
-    /// The type `P_packet_t` or `P_pkt_t` in a module.
-    fn handle_type(&self, module: Option<&str>, type_name: &str) -> Type {
-        let mut protocols =
-            handle_protocol(type_name).map_or(Vec::new(), |name| self.protocols(module, name)).into_iter();
-        protocols.next().map_or(Type::Unknown, |first| Type::Packet(first, protocols.collect()))
-    }
-
-    /// The type of a variable.
-    pub fn local_type(&self, local: &Local) -> Type {
-        let module = module_of_name(&local.name);
-        self.type_of(module.as_deref(), local.ty.as_ref(), local.star)
-    }
-
-    /// The type of an expression.
-    pub fn expr_type(&self, expr: &ast::Expr) -> Type {
-        let module = || module_of(expr.syntax());
-        match expr {
-            ast::Expr::Name(name) => match name.name().and_then(|name| self.target(name.syntax())) {
-                Some(target) => self.target_type(&target),
-                None => Type::Unknown,
-            },
-            ast::Expr::Member(member) => match member.field().and_then(|field| self.target(field.syntax())) {
-                Some(target) => self.target_type(&target),
-                None => Type::Unknown,
-            },
-            ast::Expr::Paren(paren) => paren.inner().map_or(Type::Unknown, |inner| self.expr_type(&inner)),
-            ast::Expr::Cast(cast) => self.type_of(module().as_deref(), cast.ty().as_ref(), false),
-            ast::Expr::Unary(unary) if unary.op() == Some(ast::UnaryOp::Deref) => {
-                match unary.operand().map(|operand| self.expr_type(&operand)) {
-                    Some(Type::Pointer(inner)) => *inner,
-                    _ => Type::Unknown,
-                }
-            }
-            ast::Expr::Index(index) => index.base().map_or(Type::Unknown, |base| self.entry_type(&base)),
-            ast::Expr::Ternary(ternary) => ternary.then_value().map_or(Type::Unknown, |value| self.expr_type(&value)),
-            ast::Expr::StructValue(value) => match value.name() {
-                Some(name) => self.named_type(module().as_deref(), name.text()),
-                None => Type::Unknown,
-            },
-            ast::Expr::Call(call) => self.call_type(call),
-            ast::Expr::Literal(_) | ast::Expr::Unary(_) | ast::Expr::Binary(_) => Type::Unknown,
-        }
-    }
-
-    /// The type of what a name stands for.
-    fn target_type(&self, target: &Target) -> Type {
-        match target {
-            Target::Local(local) => self.local_type(local),
-            Target::StructField { owner, field } => self.type_of(owner.module.as_deref(), field.ty().as_ref(), false),
-            Target::Metadata { field, .. } => self.type_of(None, field.ty().as_ref(), false),
-            _ => Type::Unknown,
-        }
-    }
-
-    /// The type of `table[key]`, and of `group_member(table, pkt)`: the value of an array, a pointer to that of another
-    /// table.
-    fn entry_type(&self, table: &ast::Expr) -> Type {
-        let name = match table {
-            ast::Expr::Name(name) => name.name(),
-            ast::Expr::Member(member) => member.field(),
-            _ => None,
-        };
-        let Some(Target::Symbol(symbol)) = name.and_then(|name| self.target(name.syntax())) else {
-            return Type::Unknown;
-        };
-        let Some((symbol, table)) = self.table(symbol) else { return Type::Unknown };
-        let kind = table.kind().and_then(|kind| DeclaredKind::named(kind.text()));
-        if kind == Some(DeclaredKind::Set) {
-            return Type::Scalar;
-        }
-        let is_array = kind == Some(DeclaredKind::Array);
-        self.type_of(symbol.module.as_deref(), table.types().last().as_ref(), !is_array)
-    }
-
-    fn call_type(&self, call: &ast::CallExpr) -> Type {
-        let name = match call.callee() {
-            Some(ast::Expr::Name(callee)) => callee.name(),
-            Some(ast::Expr::Member(callee)) => callee.field(),
-            _ => None,
-        };
-        match name.and_then(|name| self.target(name.syntax())) {
-            Some(Target::Builtin(b)) if b.name == "packet_copy" => {
-                call.args().next().map_or(Type::Unknown, |packet| self.expr_type(&packet))
-            }
-            Some(Target::Builtin(b)) if b.name == "group_member" => {
-                call.args().next().map_or(Type::Unknown, |groups| self.entry_type(&groups))
-            }
-            Some(Target::Symbol(symbol)) if symbol.kind == Kind::Function => {
-                let Some(function) = ast::Function::cast(symbol.node) else { return Type::Unknown };
-                self.type_of(symbol.module.as_deref(), function.ty().as_ref(), function.star().is_some())
-            }
-            _ => Type::Unknown,
-        }
+impl Local {
+    /// The variable that is declared by a name.
+    pub fn declared_by(name: &SyntaxToken) -> Option<Local> {
+        let node = name.parent()?;
+        let local = variable(&node).or_else(|| param(ast::Param::cast(node)?))?;
+        (local.name.syntax() == name).then_some(local)
     }
 }
 
-fn module_of_name(name: &ast::Name) -> Option<String> {
-    name.syntax().parent().and_then(|node| module_of(&node))
+impl Model {
+    /// What a variable is.
+    pub fn local_type(&self, local: &Local) -> Type {
+        self.type_at(local.name.syntax())
+    }
+
+    /// What an expression is.
+    pub fn expr_type(&self, expr: &ast::Expr) -> Type {
+        match self.file_of(expr.syntax()) {
+            Some(file) => self.type_of(ast::node_span(expr.syntax(), file)),
+            None => Type::Unknown,
+        }
+    }
+
+    fn type_at(&self, name: &SyntaxToken) -> Type {
+        match name.parent().and_then(|node| self.file_of(&node)) {
+            Some(file) => self.type_of(ast::token_span(name, file)),
+            None => Type::Unknown,
+        }
+    }
+
+    fn type_of(&self, at: Span) -> Type {
+        let values = self.facts.values(at);
+        let symbol = |at: &Span| self.declared(*at).cloned();
+        let packets = values.iter().filter_map(|value| if let Value::Packet(at) = value { symbol(at) } else { None });
+        let found = match values.first() {
+            Some(Value::Packet(first)) => symbol(first).map(|first| Type::Packet(first, packets.skip(1).collect())),
+            Some(Value::Struct(at)) => symbol(at).map(Type::Struct),
+            Some(Value::Pointer(at)) => symbol(at).map(|to| Type::Pointer(Box::new(Type::Struct(to)))),
+            None => None,
+        };
+        found.unwrap_or(Type::Unknown)
+    }
 }

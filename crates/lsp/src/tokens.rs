@@ -1,12 +1,8 @@
 //! Semantic tokens: what colour each word has, also where only its place tells what it is (`type` is a keyword in one
 //! place and a field in another).
 //!
-//! One walk over the tree with the variables of the open blocks at hand, so the time grows linearly with the text.
+//! One walk over the tree, so the time grows linearly with the text.
 
-use std::collections::HashMap;
-use std::string::String;
-
-use baker::ir::BUILTIN_DROP_REASONS;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 use lsp_types::{SemanticToken, SemanticTokenType};
@@ -14,7 +10,7 @@ use lsp_types::{SemanticToken, SemanticTokenType};
 use crate::builtin;
 use crate::model::{Kind, Model};
 use crate::position::LineIndex;
-use crate::target::is_in_body;
+use crate::target::{Target, is_in_body};
 
 use SyntaxKind::*;
 
@@ -39,7 +35,7 @@ pub const LEGEND: [SemanticTokenType; 15] = [
 
 /// The tokens of a document.
 pub fn tokens(model: &Model, index: &LineIndex) -> Vec<SemanticToken> {
-    let mut walk = Walk { model, index, module: None, scopes: Vec::new(), tokens: Vec::new(), last: (0, 0) };
+    let mut walk = Walk { model, index, tokens: Vec::new(), last: (0, 0) };
     walk.node(model.tree().syntax());
     walk.tokens
 }
@@ -47,10 +43,6 @@ pub fn tokens(model: &Model, index: &LineIndex) -> Vec<SemanticToken> {
 struct Walk<'a> {
     model: &'a Model,
     index: &'a LineIndex<'a>,
-    /// The module that is open.
-    module: Option<String>,
-    /// Variables of the open blocks: whether each is a parameter.
-    scopes: Vec<HashMap<String, bool>>,
     tokens: Vec<SemanticToken>,
     /// Line and column of the last token: each is given by its distance from the one before.
     last: (u32, u32),
@@ -58,19 +50,6 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn node(&mut self, node: &SyntaxNode) {
-        let scope = matches!(node.kind(), Block | ForStmt | Function | Ppf | Timer | Extern | OutOfBody);
-        if scope {
-            self.scopes.push(HashMap::new());
-        }
-        let outer = self.module.clone();
-        match node.kind() {
-            Module => self.module = ast::Module::cast(node.clone()).and_then(|m| m.name()).map(|n| n.text().into()),
-            OutOfBody => {
-                let path = ast::OutOfBody::cast(node.clone()).and_then(|o| o.path());
-                self.module = path.and_then(|p| p.module()).map(|n| n.text().into());
-            }
-            _ => {}
-        }
         for element in node.children_with_tokens() {
             match element {
                 SyntaxElement::Node(node) => self.node(&node),
@@ -80,10 +59,6 @@ impl Walk<'_> {
                     }
                 }
             }
-        }
-        self.module = outer;
-        if scope {
-            self.scopes.pop();
         }
     }
 
@@ -106,21 +81,20 @@ impl Walk<'_> {
     fn name(&mut self, node: &SyntaxNode, token: &SyntaxToken) -> Option<SemanticTokenType> {
         let text = token.text();
         Some(match node.kind() {
-            LetStmt | Param => {
-                let param = node.kind() == Param;
-                if let Some(scope) = self.scopes.last_mut() {
-                    scope.insert(text.to_string(), param);
-                }
-                if param { SemanticTokenType::PARAMETER } else { SemanticTokenType::VARIABLE }
-            }
-            TypeRef => match self.symbol(text) {
-                Some(known) => known,
-                None if builtin::type_width(text).is_some() || text == "void" => SemanticTokenType::TYPE,
-                None => SemanticTokenType::STRUCT,
+            Param => SemanticTokenType::PARAMETER,
+            LetStmt => SemanticTokenType::VARIABLE,
+            // The type of a handle has a name of its own.
+            TypeRef => match self.model.target(token) {
+                Some(Target::Symbol(symbol)) if symbol.name.text() == text => of(symbol.kind),
+                Some(Target::Type(_)) => SemanticTokenType::TYPE,
+                _ => SemanticTokenType::STRUCT,
             },
-            Field | StructField | StructValueField | Covers | Pseudo => SemanticTokenType::PROPERTY,
-            MemberExpr => self.member(node, text),
-            NameExpr => self.expression(text)?,
+            Field | StructField | StructValueField | Covers | Counts | Pseudo => SemanticTokenType::PROPERTY,
+            MemberExpr => match self.model.target(token) {
+                Some(Target::Symbol(symbol)) => of(symbol.kind),
+                _ => SemanticTokenType::PROPERTY,
+            },
+            NameExpr => self.expression(token)?,
             WireEnd | Path => self.dotted(node, token),
             FromClause => SemanticTokenType::EVENT,
             Pin => SemanticTokenType::KEYWORD,
@@ -128,12 +102,7 @@ impl Walk<'_> {
                 let is_protocol = ast::Port::cast(node.clone())?.protocol().is_some_and(|p| p.syntax() == token);
                 if is_protocol { SemanticTokenType::INTERFACE } else { SemanticTokenType::EVENT }
             }
-            Const if is_in_body(node) => {
-                if let Some(scope) = self.scopes.last_mut() {
-                    scope.insert(text.to_string(), false);
-                }
-                SemanticTokenType::VARIABLE
-            }
+            Const if is_in_body(node) => SemanticTokenType::VARIABLE,
             Const | Enumerator => SemanticTokenType::ENUM_MEMBER,
             Alias | Enum => SemanticTokenType::TYPE,
             Struct | StructValue => SemanticTokenType::STRUCT,
@@ -148,33 +117,21 @@ impl Walk<'_> {
         })
     }
 
-    fn expression(&self, text: &str) -> Option<SemanticTokenType> {
-        if let Some(param) = self.scopes.iter().rev().find_map(|scope| scope.get(text)) {
-            return Some(if *param { SemanticTokenType::PARAMETER } else { SemanticTokenType::VARIABLE });
-        }
-        self.symbol(text).or_else(|| {
-            let function = builtin::function(text).map(|_| SemanticTokenType::FUNCTION);
-            let reason =
-                || BUILTIN_DROP_REASONS.iter().any(|(name, _)| *name == text).then_some(SemanticTokenType::EVENT);
-            function.or_else(reason).or_else(|| builtin::type_width(text).map(|_| SemanticTokenType::TYPE))
+    fn expression(&self, token: &SyntaxToken) -> Option<SemanticTokenType> {
+        Some(match self.model.target(token)? {
+            Target::Symbol(symbol) => of(symbol.kind),
+            Target::Local(local) => match local.name.syntax().parent().map(|node| node.kind()) {
+                Some(Param) => SemanticTokenType::PARAMETER,
+                _ => SemanticTokenType::VARIABLE,
+            },
+            Target::HeaderField { .. } | Target::StructField { .. } | Target::Metadata { .. } | Target::AllMetadata => {
+                SemanticTokenType::PROPERTY
+            }
+            Target::Builtin(_) => SemanticTokenType::FUNCTION,
+            Target::Reason(..) => SemanticTokenType::EVENT,
+            Target::Type(_) => SemanticTokenType::TYPE,
+            Target::File(_) => SemanticTokenType::STRING,
         })
-    }
-
-    fn symbol(&self, text: &str) -> Option<SemanticTokenType> {
-        self.model.lookup(self.module.as_deref(), text).map(|symbol| of(symbol.kind))
-    }
-
-    /// `module.name`, or a field.
-    fn member(&self, node: &SyntaxNode, text: &str) -> SemanticTokenType {
-        let base = ast::MemberExpr::cast(node.clone()).filter(|m| !m.is_arrow()).and_then(|m| m.base());
-        if let Some(ast::Expr::Name(name)) = base
-            && let Some(name) = name.name()
-            && !self.scopes.iter().any(|scope| scope.contains_key(name.text()))
-            && let Some(symbol) = self.model.member(name.text(), text)
-        {
-            return of(symbol.kind);
-        }
-        SemanticTokenType::PROPERTY
     }
 
     /// A part of `module.port` or `module.ppf`, or an end of the language.

@@ -64,6 +64,7 @@ impl CodeChecker<'_, '_> {
         let ast::Expr::Name(name) = base else { return None };
         let name = name.name().filter(|name| !member.is_arrow() && self.local(name.text()).is_none())?;
         let protocol = self.checker.protocol_named(self.scope, name.text())?;
+        self.checker.meant(self.file, self.scope, &name);
         if field.text() != "size" {
             let title = format!("the protocol `{}` has no `{}`", name.text(), field.text());
             let error = Diagnostic::new("unknown-name", field.span(self.file), title);
@@ -106,6 +107,7 @@ impl CodeChecker<'_, '_> {
             },
             _ => return Typed::error(span),
         };
+        self.checker.note_struct_field(field.span(self.file), id, field.text());
         if self.array_without_index(id, field) {
             return Typed::error(span);
         }
@@ -129,6 +131,7 @@ impl CodeChecker<'_, '_> {
             self.not_a_handle(&Typed::new(packet.kind, packet.ty, packet.span));
             return Typed::error(span);
         };
+        self.checker.note_header_field(field.span(self.file), protocol, field.text());
         let declared = &self.checker.hir.protocols[protocol.0 as usize];
         let Some(index) = declared.fields.iter().position(|f| f.name == field.text()) else {
             let (name, known) = (declared.name.clone(), declared.fields.iter().map(|f| f.name.clone()).collect());
@@ -176,6 +179,16 @@ impl CodeChecker<'_, '_> {
             self.checker.report_once(error);
             return Typed::error(span);
         };
+        if let Some(name) = names.last().filter(|_| self.checker.facts.is_some()) {
+            let files = self.checker.files;
+            for file in files {
+                for item in file.tree.items() {
+                    let ast::Item::Metadata(item) = item else { continue };
+                    let fields = item.fields().filter_map(|field| field.name());
+                    self.checker.note_field(name.span(self.file), file.id, &path, fields);
+                }
+            }
+        }
         let ty = self.checker.meta_type(&self.checker.hir.metadata[index]);
         Typed::new(ExprKind::Meta(*local, MetaId(index as u32)), ty, span)
     }
@@ -192,9 +205,11 @@ impl CodeChecker<'_, '_> {
             Symbol::Instance(id) => (self.checker.instances[id].module, Some(id)),
             _ => return None,
         };
+        self.checker.meant(self.file, self.scope, &name);
         let declared = &self.checker.modules[module.0];
-        let Some((symbol, _)) = declared.names.get(field.text()) else { return Some(Err(module)) };
-        let symbol = *symbol;
+        let Some(&(symbol, at)) = declared.names.get(field.text()) else { return Some(Err(module)) };
+        self.checker.note(field.span(self.file), at);
+        let declared = &self.checker.modules[module.0];
         let own = matches!(
             symbol,
             Symbol::Table(_)
@@ -263,7 +278,7 @@ impl CodeChecker<'_, '_> {
                 if self.local(name.text()).is_some() {
                     return None;
                 }
-                self.checker.resolve(self.scope, name.text())
+                self.checker.meant(self.file, self.scope, &name)
             }
             ast::Expr::Member(member) if !member.is_arrow() => self.qualified(&member.base()?, &member.field()?)?.ok(),
             ast::Expr::Paren(paren) => self.named(&paren.inner()?),

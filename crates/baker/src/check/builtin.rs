@@ -109,6 +109,15 @@ impl CodeChecker<'_, '_> {
     }
 
     fn table_remove(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        if let Some(Symbol::Meter(table)) = args.first().and_then(|table| self.named(table))
+            && self.checker.hir.tables[table.0 as usize].kind_row().removes
+            && self.arity(name, args.len(), 2, span)
+        {
+            return match self.table_key(table, &args[1]) {
+                Some(key) => Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span),
+                None => Typed::error(span),
+            };
+        }
         let Some((table, key)) = self.table_args(name, args, 2, span) else { return Typed::error(span) };
         if !self.checker.hir.tables[table.0 as usize].kind_row().removes {
             return self.wrong_table(&args[0], "entries are removed from hash tables only");
@@ -222,6 +231,12 @@ impl CodeChecker<'_, '_> {
                 return Typed::error(span);
             }
         };
+        let declared = match symbol {
+            Some(Symbol::Function(id)) => self.checker.functions[id.0 as usize].span,
+            Some(Symbol::Extern(id)) => self.checker.externs[id.0 as usize].span,
+            _ => span,
+        };
+        self.checker.note(name.span(self.file), declared);
         if !self.arity(name, args.len(), params.len(), span) {
             return Typed::error(span);
         }

@@ -77,6 +77,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
     pub(super) fn declare(&mut self, name: &str, ty: Type, span: Span) -> LocalId {
         let id = LocalId(self.locals.len() as u32);
         self.locals.push(Local { name: name.to_string(), ty, span });
+        self.checker.note_value(span, ty);
         let scope = self.scopes.last_mut().expect("a scope is open");
         if let Some(first) = scope.insert(name.to_string(), id) {
             let first = self.locals[first.0 as usize].span;
@@ -157,19 +158,24 @@ impl Checker<'_> {
                 None => Code { locals: code.locals, ..Code::default() },
             };
             let function = hir::Function { name, params: params.len() as u32, result, code };
-            if self.mistakes() == mistakes {
+            if self.mistakes() == mistakes && self.facts.is_none() {
                 let mut found = Vec::new();
                 super::flow::check_function(&self.hir, &function, &mut found);
                 self.errors.extend(found);
             }
             self.hir.functions.push(function);
         }
-        self.check_recursion();
+        if self.facts.is_none() {
+            self.check_recursion();
+        }
         for index in 0..self.ppfs.len() {
             self.ppf_body(index);
         }
         for index in 0..self.timers.len() {
             self.timer_body(index);
+        }
+        if self.facts.is_some() {
+            return;
         }
         if self.errors.is_empty() {
             self.check_code();
@@ -195,7 +201,9 @@ impl Checker<'_> {
         let def = &self.ppfs[index];
         let (module, name, span) = (def.module, def.name.clone(), def.span);
         let (body, declared_file, param) = (def.body.clone(), def.file, def.param.clone());
-        let (Some(protocol), Some(param), pin) = (def.protocol, param, def.pin) else { return };
+        let (Some(protocol), Some(param), pin) = (def.protocol, param, def.pin) else {
+            return self.look_at_ppf(index);
+        };
         let full_name = format!("{}.{name}", self.modules[module.0].name);
         let Some((file, block, own_param)) = body else { return };
         let mistakes = self.mistakes();
@@ -224,7 +232,7 @@ impl Checker<'_> {
         code.declare(param_name.text(), Type::Packet(protocol), param_name.span(param_file));
         let code = code.body(&block);
         let ppf = hir::Ppf { name: full_name, protocol, pin, code, span };
-        if self.mistakes() == mistakes {
+        if self.mistakes() == mistakes && self.facts.is_none() {
             let mut found = Vec::new();
             super::flow::check_ppf(&self.hir, &ppf, &mut found);
             self.errors.extend(found);

@@ -3,7 +3,8 @@
 use super::hir::{FunctionId, StructId, Type};
 use super::instances::Own;
 use super::names::{
-    AliasDef, Checker, ConstDef, ExternDef, FunctionDef, Lazy, Module, ModuleId, Names, PpfDef, Scope, Symbol, TimerDef,
+    AliasDef, Checker, ConstDef, ExternDef, FunctionDef, Lazy, Module, ModuleId, Names, PpfDef, Scope, Symbol,
+    TimerDef, beside,
 };
 use crate::diag::Diagnostic;
 use crate::ir::{DropId, DropReason, ExternId, PpfId, ProtocolId};
@@ -20,6 +21,7 @@ impl Checker<'_> {
             }
         }
         self.declare_instances();
+        self.declare_uninstantiated();
         for file in files {
             for item in file.tree.items() {
                 if let ast::Item::OutOfBody(item) = item {
@@ -38,10 +40,10 @@ impl Checker<'_> {
             ast::Item::Reasons(item) => self.declare_reasons(file, None, item),
             ast::Item::Function(item) => self.declare_function(file, None, item),
             ast::Item::Protocol(item) => {
-                let Some(name) = item.name() else { return };
-                let id = ProtocolId(self.protocols.len() as u32);
-                self.protocols.push((file, item.clone()));
-                self.bind(file, None, &name, Symbol::Protocol(id));
+                self.declare_name((file, None), item.name(), |this, _, _| {
+                    this.protocols.push((file, item.clone()));
+                    Symbol::Protocol(ProtocolId(this.protocols.len() as u32 - 1))
+                });
             }
             ast::Item::Module(item) if item.has_params() => self.declare_generic(file, item),
             ast::Item::Module(item) => {
@@ -87,35 +89,25 @@ impl Checker<'_> {
                 ast::ModuleItem::Reasons(item) => self.declare_reasons(file, scope, &item),
                 ast::ModuleItem::Function(item) => self.declare_function(file, scope, &item),
                 ast::ModuleItem::Ppf(item) => {
-                    let Some(name) = item.name() else { continue };
-                    let ppf = PpfId(self.ppfs.len() as u32);
-                    let pin = self.pin(file, &item);
-                    self.ppfs.push(PpfDef {
-                        file,
-                        module: id,
-                        name: name.text().to_string(),
-                        span: name.span(file),
-                        param: item.param(),
-                        from: item.from(),
-                        pin,
-                        body: item.body().map(|body| (file, body, None)),
-                        protocol: None,
+                    self.declare_name((file, scope), item.name(), |this, name, span| {
+                        let (param, from, pin) = (item.param(), item.from(), this.pin(file, &item));
+                        let body = item.body().map(|body| (file, body, None));
+                        this.ppfs.push(PpfDef { file, module: id, name, span, param, from, pin, body, protocol: None });
+                        Symbol::Ppf(PpfId(this.ppfs.len() as u32 - 1))
                     });
-                    self.bind(file, scope, &name, Symbol::Ppf(ppf));
                 }
                 ast::ModuleItem::Extern(item) => {
-                    let Some(name) = item.name() else { continue };
-                    let function = ExternId(self.externs.len() as u32);
-                    let (span, text) = (name.span(file), name.text().to_string());
-                    let (result, params) = (Type::Error, Vec::new());
-                    self.externs.push(ExternDef { file, module: id, name: text, span, ast: item, result, params });
-                    self.bind(file, scope, &name, Symbol::Extern(function));
+                    self.declare_name((file, scope), item.name(), |this, name, span| {
+                        let (result, params) = (Type::Error, Vec::new());
+                        this.externs.push(ExternDef { file, module: id, name, span, ast: item, result, params });
+                        Symbol::Extern(ExternId(this.externs.len() as u32 - 1))
+                    });
                 }
                 ast::ModuleItem::Timer(item) => {
-                    let Some(name) = item.name() else { continue };
-                    let (span, text) = (name.span(file), name.text().to_string());
-                    self.timers.push(TimerDef { file, module: id, name: text, span, ast: item });
-                    self.bind(file, scope, &name, Symbol::Timer);
+                    self.declare_name((file, scope), item.name(), |this, name, span| {
+                        this.timers.push(TimerDef { file, module: id, name, span, ast: item });
+                        Symbol::Timer
+                    });
                 }
                 // Ports, tables, counters and meters need types and constants: see `items`.
                 ast::ModuleItem::Port(_)
@@ -132,80 +124,85 @@ impl Checker<'_> {
         own.timers = timers..self.timers.len() as u32;
     }
 
+    /// Declares a name for what `add` adds.
+    fn declare_name(
+        &mut self,
+        (file, scope): (FileId, Scope),
+        name: Option<ast::Name>,
+        add: impl FnOnce(&mut Self, String, Span) -> Symbol,
+    ) {
+        let Some(name) = name else { return };
+        let symbol = add(self, name.text().to_string(), name.span(file));
+        self.bind(file, scope, &name, symbol);
+    }
+
     fn declare_const(&mut self, file: FileId, scope: Scope, item: &ast::Const) {
-        let Some(name) = item.name() else { return };
-        let index = self.consts.len();
-        self.consts.push(ConstDef {
-            file,
-            scope,
-            name: name.text().to_string(),
-            span: name.span(file),
-            ty: item.ty(),
-            value: item.value(),
-            value_at: None,
-            after: None,
-            enumerator: false,
-            state: Lazy::Waiting,
+        self.declare_name((file, scope), item.name(), |this, name, span| {
+            let (ty, value) = (item.ty(), item.value());
+            this.add_const(ConstDef {
+                file,
+                scope,
+                name,
+                span,
+                ty,
+                value,
+                value_at: None,
+                after: None,
+                enumerator: false,
+                state: Lazy::Waiting,
+            })
         });
-        self.bind(file, scope, &name, Symbol::Const(index));
+    }
+
+    fn add_const(&mut self, def: ConstDef) -> Symbol {
+        self.consts.push(def);
+        Symbol::Const(self.consts.len() - 1)
     }
 
     fn declare_alias(&mut self, file: FileId, scope: Scope, item: &ast::Alias) {
-        let Some(name) = item.name() else { return };
-        let index = self.aliases.len();
-        self.aliases.push(AliasDef {
-            file,
-            scope,
-            name: name.text().to_string(),
-            span: name.span(file),
-            target: item.ty(),
-            enumerators: Vec::new(),
-            is_enum: false,
-            state: Lazy::Waiting,
+        self.declare_name((file, scope), item.name(), |this, name, span| {
+            let (target, state) = (item.ty(), Lazy::Waiting);
+            this.add_alias(AliasDef { file, scope, name, span, target, enumerators: Vec::new(), is_enum: false, state })
         });
-        self.bind(file, scope, &name, Symbol::Alias(index));
+    }
+
+    fn add_alias(&mut self, def: AliasDef) -> Symbol {
+        self.aliases.push(def);
+        Symbol::Alias(self.aliases.len() - 1)
     }
 
     fn declare_enum(&mut self, file: FileId, scope: Scope, item: &ast::Enum) {
         let mut enumerators = Vec::new();
         for enumerator in item.enumerators() {
-            let Some(name) = enumerator.name() else { continue };
-            let index = self.consts.len();
-            self.consts.push(ConstDef {
-                file,
-                scope,
-                name: name.text().to_string(),
-                span: name.span(file),
-                ty: item.ty(),
-                value: enumerator.value(),
-                value_at: None,
-                after: enumerators.last().copied(),
-                enumerator: true,
-                state: Lazy::Waiting,
+            self.declare_name((file, scope), enumerator.name(), |this, name, span| {
+                let after = enumerators.last().copied();
+                enumerators.push(this.consts.len());
+                let (ty, value) = (item.ty(), enumerator.value());
+                this.add_const(ConstDef {
+                    file,
+                    scope,
+                    name,
+                    span,
+                    ty,
+                    value,
+                    value_at: None,
+                    after,
+                    enumerator: true,
+                    state: Lazy::Waiting,
+                })
             });
-            self.bind(file, scope, &name, Symbol::Const(index));
-            enumerators.push(index);
         }
-        let Some(name) = item.name() else { return };
-        let index = self.aliases.len();
-        self.aliases.push(AliasDef {
-            file,
-            scope,
-            name: name.text().to_string(),
-            span: name.span(file),
-            target: item.ty(),
-            enumerators,
-            is_enum: true,
-            state: Lazy::Waiting,
+        self.declare_name((file, scope), item.name(), |this, name, span| {
+            let (target, state) = (item.ty(), Lazy::Waiting);
+            this.add_alias(AliasDef { file, scope, name, span, target, enumerators, is_enum: true, state })
         });
-        self.bind(file, scope, &name, Symbol::Alias(index));
     }
 
     fn declare_struct(&mut self, file: FileId, scope: Scope, item: &ast::Struct) {
-        let Some(name) = item.name() else { return };
-        let id = StructId(self.structs.len() as u32);
-        self.structs.push((file, scope, item.clone()));
-        self.bind(file, scope, &name, Symbol::Struct(id));
+        self.declare_name((file, scope), item.name(), |this, _, _| {
+            this.structs.push((file, scope, item.clone()));
+            Symbol::Struct(StructId(this.structs.len() as u32 - 1))
+        });
     }
 
     /// Reasons have one name space: declaring one again, in another module too, names the same reason.
@@ -253,6 +250,7 @@ impl Checker<'_> {
     fn out_of_body(&mut self, file: FileId, item: &ast::OutOfBody) {
         let Some(path) = item.path() else { return };
         let (Some(module), Some(name), Some(body)) = (path.module(), path.ppf(), item.body()) else { return };
+        self.meant(file, None, &module);
         let modules = match self.globals.get(module.text()) {
             Some((Symbol::Module(id), _)) => vec![*id],
             Some((Symbol::Generic(generic), _)) => self.modules_of(*generic),
@@ -262,8 +260,13 @@ impl Checker<'_> {
             }
         };
         for id in modules {
-            let ppf = match self.modules[id.0].names.get(name.text()) {
-                Some((Symbol::Ppf(id), _)) => *id,
+            let names = &self.modules[id.0].names;
+            let found = names.get(&beside(name.text())).or_else(|| names.get(name.text())).copied();
+            if let Some((_, declared)) = found {
+                self.note(name.span(file), declared);
+            }
+            let ppf = match found {
+                Some((Symbol::Ppf(id), _)) => id,
                 _ => {
                     return self.error(
                         Diagnostic::new(

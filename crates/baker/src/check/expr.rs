@@ -51,6 +51,7 @@ impl CodeChecker<'_, '_> {
     pub(super) fn expr(&mut self, expr: &ast::Expr, wanted: Option<Type>) -> Typed {
         self.checker.depth += 1;
         let typed = self.expr_inside(expr, wanted);
+        self.looked_at(expr, typed.expr.ty);
         self.checker.depth -= 1;
         typed
     }
@@ -93,17 +94,20 @@ impl CodeChecker<'_, '_> {
             let fields = &self.checker.hir.protocols[protocol.0 as usize].fields;
             if let Some(index) = fields.iter().position(|f| f.name == text) {
                 let kind = ExprKind::Field(super::hir::LocalId(0), index as u32);
-                return Typed::new(kind, unsigned(fields[index].bits.width), span);
+                let width = fields[index].bits.width;
+                self.checker.note_header_field(span, protocol, text);
+                return Typed::new(kind, unsigned(width), span);
             }
         }
         if let Some(local) = self.local(text) {
+            self.note_local(span, local);
             return match self.constants.get(&local) {
                 Some(Constant::Typed(ty, bits)) => Typed::new(ExprKind::Const(*bits), *ty, span),
                 Some(_) => Typed::error(span),
                 None => Typed::new(ExprKind::Local(local), self.local_type(local), span),
             };
         }
-        match self.checker.resolve(self.scope, text) {
+        match self.checker.meant(self.file, self.scope, name) {
             Some(Symbol::Const(index)) => match self.checker.constant(index) {
                 Some(Constant::Untyped(value)) => Typed::number(value, span),
                 Some(Constant::Typed(ty, bits)) => Typed::new(ExprKind::Const(bits), ty, span),
@@ -208,7 +212,7 @@ impl CodeChecker<'_, '_> {
             return self.not_constant(span);
         }
         let Some(name) = value.name() else { return Typed::error(span) };
-        let id = match self.checker.resolve(self.scope, name.text()) {
+        let id = match self.checker.meant(self.file, self.scope, &name) {
             Some(Symbol::Struct(id)) => id,
             found => {
                 self.checker.unknown(self.file, &name, "struct", found);
@@ -221,6 +225,7 @@ impl CodeChecker<'_, '_> {
         for field in value.fields() {
             let (Some(field_name), Some(expr)) = (field.name(), field.value()) else { continue };
             let at = field_name.span(self.file);
+            self.checker.note_struct_field(at, id, field_name.text());
             let Some(index) = declared.iter().position(|f| f.0 == field_name.text()) else {
                 if !self.array_without_index(id, &field_name) {
                     self.no_field(&field_name, name.text(), self.field_names(id));

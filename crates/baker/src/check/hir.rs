@@ -19,6 +19,17 @@ pub struct LocalId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StructId(pub u32);
 
+/// A field of a header that the compiler writes a length into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Which one it is.
+    pub field: u32,
+    /// Bytes of the fixed header that it does not count: all or none.
+    pub but: u32,
+    /// Its name in the declaration.
+    pub span: Span,
+}
+
 /// A checked program.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -30,6 +41,8 @@ pub struct Program {
     pub demux: Vec<Expr>,
     /// The length of each protocol that says one: bytes from its header to the end of what it holds, as `demux`.
     pub length: Vec<Option<Expr>>,
+    /// The declared length of each protocol that has one.
+    pub counts: Vec<Option<Counts>>,
     /// Metadata fields.
     pub metadata: Vec<MetaField>,
     /// Bytes of metadata.

@@ -19,7 +19,7 @@ impl Checker<'_> {
     pub(super) fn hold(&mut self, file: FileId, module: ModuleId, item: &ast::Table, name: &ast::Name) {
         let types: Vec<_> = item.types().collect();
         let protocol = match &types[..] {
-            [ty] => ty.name().and_then(|ty| match self.resolve(None, ty.text()) {
+            [ty] => ty.name().and_then(|ty| match self.meant(file, None, &ty) {
                 Some(Symbol::Protocol(id)) => Some(id),
                 found => {
                     self.unknown(file, &ty, "protocol", found);

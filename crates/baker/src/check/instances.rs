@@ -65,6 +65,7 @@ impl Checker<'_> {
         let Some((file, program)) = self.program_block() else { return };
         for item in program.instances() {
             let Some(module) = item.module() else { continue };
+            self.meant(file, None, &module);
             let id = match self.globals.get(module.text()) {
                 Some((Symbol::Module(id), _)) => *id,
                 Some((Symbol::Generic(generic), _)) => {

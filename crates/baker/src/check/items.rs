@@ -119,7 +119,7 @@ impl Checker<'_> {
 
     fn port(&mut self, file: FileId, module: ModuleId, item: &ast::Port) {
         let (Some(kind), Some(protocol_name)) = (item.kind(), item.protocol()) else { return };
-        let protocol = match self.resolve(Some(module), protocol_name.text()) {
+        let protocol = match self.meant(file, Some(module), &protocol_name) {
             Some(Symbol::Protocol(id)) => Some(id),
             found => {
                 self.unknown(file, &protocol_name, "protocol", found);
@@ -160,6 +160,14 @@ impl Checker<'_> {
             return self.group(file, module, item, &name);
         }
         let types: Vec<_> = item.types().collect();
+        let of_meters = types.len() == kind.row().types && self.is_meter(module, types.last());
+        if of_meters && matches!(kind, DeclaredKind::Array | DeclaredKind::Hash | DeclaredKind::Lpm) {
+            return self.meter_table(file, module, item, &name, kind.row().searched);
+        }
+        if let Some(rate) = item.rate() {
+            let error = Diagnostic::new("bad-meter", self.span(file, &rate), "only meters have a rate");
+            self.error(error.label("the values of this table are none").hint("such as `hash<ipv4_addr_t, meter>`"));
+        }
         if let Some(packets) = item.most() {
             let span = self.span(file, &packets);
             self.error(
@@ -186,16 +194,8 @@ impl Checker<'_> {
             TableKind::Array => Some(self.layout("u32", unsigned(32))),
             _ => layout(0),
         };
-        if kind == TableKind::Lpm
-            && let Some(key) = key
-            && !matches!(self.pointee(key), Type::Int { signed: false, .. })
-        {
-            let span = self.span(file, &types[0]);
-            self.error(
-                Diagnostic::new("bad-lpm-key", span, "the key of an lpm table is an unsigned number")
-                    .label("not one")
-                    .hint("such as ipv4_addr_t or u128"),
-            );
+        if let Some(key) = key {
+            self.check_lpm_key(file, item, kind, key);
         }
         let value = if is_set { Some(self.layout("bool", Type::Bool)) } else { layout(wanted - 1) };
         let fallback = self.layout("u32", unsigned(32));
@@ -222,6 +222,27 @@ impl Checker<'_> {
         self.bind(file, Some(module), &name, Symbol::Table(id));
     }
 
+    /// Whether the values of a table are meters: no type of the program has this name.
+    fn is_meter(&self, module: ModuleId, ty: Option<&ast::TypeRef>) -> bool {
+        let name = ty.and_then(|ty| ty.name());
+        name.is_some_and(|name| name.text() == "meter" && self.resolve(Some(module), "meter").is_none())
+    }
+
+    /// The key of an lpm table is a number.
+    pub(super) fn check_lpm_key(&mut self, file: FileId, item: &ast::Table, kind: TableKind, key: LayoutId) {
+        if kind == TableKind::Lpm
+            && let Some(ty) = item.types().next()
+            && !matches!(self.pointee(key), Type::Int { signed: false, .. } | Type::Error)
+        {
+            let span = self.span(file, &ty);
+            self.error(
+                Diagnostic::new("bad-lpm-key", span, "the key of an lpm table is an unsigned number")
+                    .label("not one")
+                    .hint("such as ipv4_addr_t or u128"),
+            );
+        }
+    }
+
     /// The `into` clauses of tables, which may stand in front of the tables that they name.
     pub(super) fn check_into(&mut self) {
         for module in 0..self.modules.len() {
@@ -236,7 +257,7 @@ impl Checker<'_> {
     }
 
     fn lead_into(&mut self, file: FileId, module: ModuleId, name: &ast::Name, into: &ast::Name) {
-        let target = match self.resolve(Some(module), into.text()) {
+        let target = match self.meant(file, Some(module), into) {
             Some(Symbol::Table(target)) => target,
             found => return self.unknown(file, into, "table", found),
         };
@@ -262,7 +283,7 @@ impl Checker<'_> {
     }
 
     /// The `idle` clause of a table, in nanoseconds.
-    fn idle(&mut self, file: FileId, module: ModuleId, kind: &KindRow, item: &ast::Table) -> Option<u64> {
+    pub(super) fn idle(&mut self, file: FileId, module: ModuleId, kind: &KindRow, item: &ast::Table) -> Option<u64> {
         let expr = item.idle()?;
         let span = self.span(file, &expr);
         if !kind.ages {
@@ -405,7 +426,7 @@ impl Checker<'_> {
             }
         }
         let Some(from) = from else { return };
-        let port = match self.resolve(Some(module), from.text()) {
+        let port = match self.meant(file, Some(module), &from) {
             Some(Symbol::Port(port)) => port,
             found => {
                 self.modules[module.0].unknown_reader = true;

@@ -16,6 +16,7 @@
 //! | `sums`, `own` | declared checksums: what the compiler can't keep |
 //! | `critical` | critical sections, and which tables' entries have a lock |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
+//! | `facts` | what names stand for and what values are, also in wrong programs: for tools |
 
 mod access;
 mod arith;
@@ -29,6 +30,7 @@ mod critical;
 mod declare;
 mod expr;
 mod externs;
+mod facts;
 mod flow;
 mod groups;
 mod headroom;
@@ -37,6 +39,7 @@ pub mod hir;
 mod holds;
 mod instances;
 mod items;
+mod lengths;
 mod limits;
 mod load;
 mod loops;
@@ -58,6 +61,7 @@ mod types;
 mod visit;
 mod wiring;
 
+pub use facts::{Facts, Value, examine};
 pub use load::{File, Loaded, load};
 
 use crate::diag::{self, Diagnostic};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::facts::Facts;
 use super::hints::{article, import_of, nearest};
 use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
@@ -231,7 +232,14 @@ pub(super) struct Checker<'a> {
     pub ambiguous: bool,
     /// Layouts with the time of the last look-up, and what they are without it.
     pub aging: HashMap<LayoutId, LayoutId>,
+    /// What is found out about names and values, where a tool asks for it.
+    pub facts: Option<Facts>,
     pub hir: hir::Program,
+}
+
+/// Where a PPF is kept that has the name of a channel: no name has a blank.
+pub(super) fn beside(name: &str) -> String {
+    format!("ppf {name}")
 }
 
 /// Further places that an error about a missing name shows at most.
@@ -264,11 +272,13 @@ impl<'a> Checker<'a> {
             depth: 0,
             ambiguous: false,
             aging: HashMap::new(),
+            facts: None,
             hir: hir::Program {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),
                 demux: Vec::new(),
                 length: Vec::new(),
+                counts: Vec::new(),
                 metadata: Vec::new(),
                 metadata_size: 0,
                 structs: Vec::new(),
@@ -297,7 +307,8 @@ impl<'a> Checker<'a> {
             self.globals.insert(name.to_string(), (Symbol::Reason(DropId(index as u32)), nowhere));
         }
         self.declare();
-        if self.names_clash() {
+        let goes_on = self.facts.is_some();
+        if self.names_clash() && !goes_on {
             return;
         }
         self.aliases_and_consts();
@@ -307,7 +318,7 @@ impl<'a> Checker<'a> {
         self.check_modules();
         self.check_instances();
         self.check_groups();
-        if self.bind_table_args() || self.names_clash() {
+        if (self.bind_table_args() || self.names_clash()) && !goes_on {
             return;
         }
         self.check_into();
@@ -343,6 +354,19 @@ impl<'a> Checker<'a> {
             Some(module) => &mut self.modules[module.0].names,
             None => &mut self.globals,
         };
+        // No program names a PPF where a channel could be meant.
+        if let Some(&(other, at)) = names.get(&text)
+            && let (Symbol::Ppf(_), Symbol::Port(_)) | (Symbol::Port(_), Symbol::Ppf(_)) = (symbol, other)
+            && !names.contains_key(&beside(&text))
+        {
+            let (ppf, port) = match symbol {
+                Symbol::Ppf(_) => ((symbol, span), (other, at)),
+                _ => ((other, at), (symbol, span)),
+            };
+            names.insert(beside(&text), ppf);
+            names.insert(text, port);
+            return;
+        }
         if let Some(&(other, first)) = names.get(&text) {
             let error = Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"));
             let same = other.what() == symbol.what();
@@ -360,10 +384,15 @@ impl<'a> Checker<'a> {
 
     /// What a name stands for in a scope. PPFs and timers are not named in code, so they hide nothing.
     pub(super) fn resolve(&self, scope: Scope, name: &str) -> Option<Symbol> {
-        let known = |names: &Names| names.get(name).map(|(symbol, _)| *symbol);
+        self.resolve_entry(scope, name).map(|(symbol, _)| symbol)
+    }
+
+    /// The same, with the place where it is declared.
+    pub(super) fn resolve_entry(&self, scope: Scope, name: &str) -> Option<(Symbol, Span)> {
+        let known = |names: &Names| names.get(name).copied();
         let own = scope.and_then(|module| known(&self.modules[module.0].names));
         match own {
-            Some(Symbol::Ppf(_) | Symbol::Timer) => known(&self.globals).or(own),
+            Some((Symbol::Ppf(_) | Symbol::Timer, _)) => known(&self.globals).or(own),
             _ => own.or_else(|| known(&self.globals)),
         }
     }

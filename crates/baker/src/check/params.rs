@@ -129,7 +129,7 @@ impl Checker<'_> {
             return self.report_once(error);
         };
         let Some(name) = name.name() else { return };
-        match self.resolve(None, name.text()) {
+        match self.meant(file, None, &name) {
             Some(Symbol::Protocol(_)) if what == "protocol" => {}
             Some(Symbol::Alias(_) | Symbol::Struct(_)) if what == "type" => {}
             None if what == "type" && !matches!(builtin(name.text()), None | Some(Type::Void)) => {}

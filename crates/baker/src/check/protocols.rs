@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::code::CodeChecker;
 use super::consts::MAX_CHAIN;
 use super::hints::nearest;
-use super::hir::{Expr, ExprKind, Local, Type};
+use super::hir::{Counts, Expr, ExprKind, Local, Type};
 use super::names::{Checker, Lazy, Symbol};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
@@ -17,7 +17,7 @@ use crate::syntax::ast;
 const MAX_HEADER: u32 = 512;
 
 /// The first part of an expression that is more than arithmetic on constants and header fields.
-fn not_arithmetic(expr: &Expr) -> Option<Span> {
+pub(super) fn not_arithmetic(expr: &Expr) -> Option<Span> {
     match expr.kind {
         ExprKind::Const(_)
         | ExprKind::Field(..)
@@ -81,6 +81,7 @@ impl Checker<'_> {
         let mut fields: Vec<Field> = Vec::new();
         let mut seen: HashMap<String, Span> = HashMap::new();
         let mut checksum: Option<Checksum> = None;
+        let mut counted: Option<(Counts, bool)> = None;
         let (mut offset, mut failed) = (0, false);
         for field in item.fields() {
             let Some((field_name, width)) = field.name().zip(field.width()) else { continue };
@@ -117,6 +118,12 @@ impl Checker<'_> {
                 );
             }
             checksum = checksum.or(found);
+            let found = field.counts().and_then(|counts| self.counts_header(file, &counts, bits));
+            if let (Some(_), Some((first, _))) = (found, counted) {
+                let error = Diagnostic::new("duplicate-length", span, "a protocol has one length");
+                self.error(error.label("the second one").also(first.span, "the first one"));
+            }
+            counted = counted.or(found.map(|header| (Counts { field: fields.len() as u32, but: 0, span }, header)));
             fields.push(Field { name: text, type_name, bits, default });
         }
         let size = offset.div_ceil(8);
@@ -134,6 +141,8 @@ impl Checker<'_> {
             };
             self.error(error);
         }
+        let counts = counted.map(|(counts, header)| Counts { but: if header { 0 } else { size }, ..counts });
+        self.hir.counts.push(counts);
         let pseudo = self.pseudo(file, item, &fields);
         Protocol { name: name.text().to_string(), size, fields, checksum, pseudo }
     }
@@ -289,7 +298,13 @@ impl Checker<'_> {
     }
 
     /// A number of bytes that is computed from the fields of a header.
-    fn header_bytes(&mut self, file: FileId, size: &ast::Expr, protocol: ProtocolId, name: Span) -> Option<Expr> {
+    pub(super) fn header_bytes(
+        &mut self,
+        file: FileId,
+        size: &ast::Expr,
+        protocol: ProtocolId,
+        name: Span,
+    ) -> Option<Expr> {
         let mut code = CodeChecker::new(self, file, None);
         code.locals.push(Local { name: "the header".into(), ty: Type::Packet(protocol), span: name });
         code.header = Some(protocol);
@@ -297,33 +312,8 @@ impl Checker<'_> {
         code.coerce(value, unsigned(32))
     }
 
-    /// Bytes from the header to the end of what it holds.
-    fn length(&mut self, file: FileId, item: &ast::Protocol, protocol: ProtocolId) -> Option<Expr> {
-        let name = item.name().expect("declared with a name").span(file);
-        let clauses: Vec<_> = item.lengths().collect();
-        let size = clauses.first()?.size()?;
-        if let Some(second) = clauses.get(1) {
-            let span = self.span(file, second);
-            self.error(
-                Diagnostic::new("duplicate-length", span, "a protocol has one length")
-                    .label("the second one")
-                    .also(self.span(file, &clauses[0]), "the first one"),
-            );
-        }
-        let bytes = self.header_bytes(file, &size, protocol, name)?;
-        if let Some(bad) = not_arithmetic(&bytes) {
-            self.error(
-                Diagnostic::new("bad-length", bad, "the length of what a header holds is computed from its fields")
-                    .label("neither a field nor a constant")
-                    .hint("such as `length { total_length };`"),
-            );
-        }
-        self.not_by_checksum("bad-length", &bytes, protocol);
-        Some(bytes)
-    }
-
     /// A length must be known before a checksum over so many bytes can be.
-    fn not_by_checksum(&mut self, code: &'static str, bytes: &Expr, protocol: ProtocolId) {
+    pub(super) fn not_by_checksum(&mut self, code: &'static str, bytes: &Expr, protocol: ProtocolId) {
         let declared = &self.hir.protocols[protocol.0 as usize];
         let Some(checksum) = declared.checksum.as_ref().filter(|checksum| bytes.reads(checksum.field as u32)) else {
             return;

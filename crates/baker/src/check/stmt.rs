@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::ir::{Program, TableKind};
 use crate::number::Number;
 use crate::source::Span;
-use crate::syntax::ast::{self, AssignOp, BinaryOp, IncDecOp};
+use crate::syntax::ast::{self, AssignOp, AstNode, BinaryOp, IncDecOp};
 
 impl CodeChecker<'_, '_> {
     pub(super) fn block(&mut self, block: &ast::Block) -> Vec<Stmt> {
@@ -75,6 +75,7 @@ impl CodeChecker<'_, '_> {
             ast::Stmt::Critical(critical) => self.critical(critical),
             ast::Stmt::For(for_) => self.for_(for_, span),
         };
+        self.look_into(statement.syntax());
         out.append(&mut self.before);
         out.extend(kind.map(|kind| Stmt { kind, span }));
     }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use self::headers::{Facts, Headers, State};
 use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, Program, Stmt, StmtKind, Type};
-use super::own::OwnChecksum;
+use super::own::OwnFields;
 use crate::builtin::Function;
 use crate::diag::Diagnostic;
 use crate::ir::ProtocolId;
@@ -55,7 +55,7 @@ struct Sums<'a> {
     headers: Headers<'a>,
     /// Frames by the one that calls and the call.
     frames: HashMap<(usize, Span), usize>,
-    own: Vec<OwnChecksum>,
+    own: Vec<OwnFields>,
     /// The first header that each loop makes known.
     loops: HashMap<(usize, Span), usize>,
     exits: Vec<Exit>,
@@ -92,7 +92,7 @@ impl<'a> Sums<'a> {
             return Frame { id: *known, code };
         }
         let id = self.own.len();
-        self.own.push(OwnChecksum::find(self.program, code));
+        self.own.push(OwnFields::find(self.program, code));
         if let Some(call) = call {
             self.frames.insert(call, id);
         }
@@ -107,12 +107,13 @@ impl<'a> Sums<'a> {
 
     /// A handle gets a packet.
     fn hold(&mut self, state: &mut State, frame: Frame<'a>, local: LocalId, protocol: ProtocolId, facts: Facts) {
-        let own = self.own[frame.id].has(local);
+        let own = self.own[frame.id].checksum(local);
         let name = &frame.code.locals[local.0 as usize];
         let header = self.headers.root(frame.id, local, (protocol, own), name);
         state.forget(&self.headers, header, false);
         let unset = facts.unset.filter(|_| !own);
-        let facts = Facts { unset, ..facts };
+        let made = facts.made && !self.own[frame.id].length(local);
+        let facts = Facts { unset, made, ..facts };
         state.facts.insert(header, facts);
     }
 
@@ -138,7 +139,7 @@ impl<'a> Sums<'a> {
                     if let Some(bytes) = bytes {
                         self.value(&mut state, bytes, frame);
                     }
-                    let own = self.own[frame.id].has(*local);
+                    let own = self.own[frame.id].checksum(*local);
                     let variable = &frame.code.locals[local.0 as usize];
                     let site = (frame.id, *local);
                     let header =
@@ -146,7 +147,7 @@ impl<'a> Sums<'a> {
                     self.peek(&mut state, header, init.span);
                 }
                 (ExprKind::Replace(of), Type::Packet(protocol)) if self.headers.looks_into(frame.id, *of) => {
-                    let own = self.own[frame.id].has(*local);
+                    let own = self.own[frame.id].checksum(*local);
                     let variable = &frame.code.locals[local.0 as usize];
                     let old = self.headers.of(frame.id, *of);
                     let header = self.headers.replaced((frame.id, *local), old, (protocol, own), variable);
@@ -379,12 +380,16 @@ impl<'a> Sums<'a> {
                 self.value(state, key, frame);
                 Facts::default()
             }
-            ExprKind::Create => Facts { apart: true, unset: self.unset(expr, protocol, true), ..Facts::default() },
+            ExprKind::Create => {
+                let unset = self.unset(expr, protocol, true);
+                Facts { apart: true, made: true, unset, ..Facts::default() }
+            }
             ExprKind::Encap(local) | ExprKind::Replace(local) => {
                 let header = self.headers.of(frame.id, *local);
                 self.consumed(state, header, expr.span);
                 state.forget(&self.headers, header, true);
-                Facts { apart: true, unset: self.unset(expr, protocol, false), ..Facts::default() }
+                let unset = self.unset(expr, protocol, false);
+                Facts { apart: true, made: true, unset, ..Facts::default() }
             }
             ExprKind::Decap(local, bytes) => {
                 if let Some(bytes) = bytes {
@@ -405,6 +410,7 @@ impl<'a> Sums<'a> {
                 *facts = Facts {
                     apart: true,
                     unset: facts.unset,
+                    made: facts.made,
                     spoiled: facts.spoiled,
                     cut: facts.cut.take(),
                     ..Facts::default()

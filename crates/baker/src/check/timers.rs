@@ -27,7 +27,7 @@ impl Checker<'_> {
         };
         let table = match item.table() {
             None => None,
-            Some(over) => match self.resolve(Some(module), over.text()) {
+            Some(over) => match self.meant(file, Some(module), &over) {
                 Some(Symbol::Table(table)) => Some((table, over.span(file))),
                 found => return self.unknown(file, &over, "table", found),
             },

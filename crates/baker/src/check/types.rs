@@ -61,6 +61,9 @@ impl Checker<'_> {
         let text = name.text();
         let protocol = PACKET_SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
         if let Some(protocol) = protocol {
+            if let Some((_, declared)) = self.resolve_entry(scope, protocol) {
+                self.note(name.span(file), declared);
+            }
             let Some(id) = self.protocol_named(scope, protocol) else {
                 let title = format!("there is no protocol `{protocol}`");
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
@@ -104,7 +107,7 @@ impl Checker<'_> {
         if let Some(ty) = builtin(name.text()) {
             return ty;
         }
-        match self.resolve(scope, name.text()) {
+        match self.meant(file, scope, name) {
             Some(Symbol::Alias(index)) => self.alias(index),
             Some(Symbol::Struct(id)) => Type::Struct(id),
             found => {

@@ -232,7 +232,7 @@ impl Checker<'_> {
         let Some(port) = end.port() else {
             return self.built_in_end(file, &base, source);
         };
-        let (module, instance) = match self.resolve(None, base.text()) {
+        let (module, instance) = match self.meant(file, None, &base) {
             Some(Symbol::Module(id)) => (id, None),
             Some(Symbol::Instance(id)) => (self.instances[id].module, Some(id)),
             found => {
@@ -240,10 +240,14 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let index = match self.modules[module.0].names.get(port.text()) {
-            Some((Symbol::Port(index), _)) => *index,
+        let found = self.modules[module.0].names.get(port.text()).copied();
+        if let Some((_, declared)) = found {
+            self.note(port.span(file), declared);
+        }
+        let index = match found {
+            Some((Symbol::Port(index), _)) => index,
             found => {
-                let found = found.map(|(symbol, _)| *symbol);
+                let found = found.map(|(symbol, _)| symbol);
                 self.unknown(file, &port, "channel", found);
                 return None;
             }

@@ -381,7 +381,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
 fn break_behind(parent: SyntaxKind, kind: SyntaxKind, depth: u32) -> Option<(u32, bool)> {
     match (parent, kind) {
         (ArgList | ParamList | ModuleParams | StructValue, Comma) => Some((depth, true)),
-        (Reasons | Port | Instances | Covers | Pseudo | CaseLabel, Comma) | (ForStmt, Semicolon) => {
+        (Reasons | Port | Instances | Covers | Counts | Pseudo | CaseLabel, Comma) | (ForStmt, Semicolon) => {
             Some((depth, false))
         }
         (Const | LetStmt | Field | Enumerator, Eq) => Some((LAST_RESORT, false)),

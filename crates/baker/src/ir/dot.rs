@@ -25,9 +25,8 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     }
     for timer in &program.timers {
         let over = timer.over(program).map_or(String::new(), |table| format!("over {table} "));
-        let every = if timer.is_at_deadline() { "at" } else { "every" };
         let (name, when) = (&timer.name, timer.when());
-        let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}{every} {when}\"];");
+        let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}{when}\"];");
     }
     let mut edge = |from: &str, channel: ChannelId| {
         let channel = &program.channels[channel.0 as usize];

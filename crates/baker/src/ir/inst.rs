@@ -375,13 +375,11 @@ pub enum Op {
         /// One value per argument.
         args: Vec<Value>,
     },
-    /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held
-    /// them, 0 and nothing taken where it did not or where the index is at or above its capacity.
+    /// Takes `amount` (64 bits) tokens from a meter (see [`super::meter`]); 1 where it held them, 0 and nothing taken
+    /// where it did not.
     Take {
-        /// The meter.
-        table: TableId,
-        /// The cell.
-        index: Value,
+        /// The entry that is the meter.
+        entry: Value,
         /// Number of tokens.
         amount: Value,
     },

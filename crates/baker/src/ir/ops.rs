@@ -154,7 +154,7 @@ impl Op {
             Op::SetDeadline { .. } => const { &Row::effect("set_deadline", &[Bits(64)], To::Bits(1), Other) },
             Op::TakeDeadline { .. } => const { &Row::effect("take_deadline", &[], To::Bits(1), Other) },
             Op::Extern { .. } => const { &Row::effect("extern", &[], To::Declared, Other) },
-            Op::Take { .. } => const { &Row::effect("take", &[Bits(32), Bits(64)], To::Bits(1), Other) },
+            Op::Take { .. } => const { &Row::effect("take", &[Entry, Bits(64)], To::Bits(1), Other) },
             Op::Count { .. } => const { &Row::effect("count", &[Bits(32), Bits(64)], To::None, Other) },
         }
     }
@@ -236,8 +236,8 @@ impl Op {
             | Op::Extern { args: values, .. } => values.iter_mut().for_each(visit),
             Op::SetDeadline { key, at, .. } => [at].into_iter().chain(key).for_each(visit),
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
-            Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
-                visit(index);
+            Op::Count { index: first, amount, .. } | Op::Take { entry: first, amount } => {
+                visit(first);
                 visit(amount);
             }
         }

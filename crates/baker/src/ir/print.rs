@@ -326,9 +326,7 @@ impl Names<'_> {
                 let function = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
                 format!("{name} {function}({})", values(args))
             }
-            Op::Take { table, index, amount } => {
-                format!("{name} {}[v{}], v{}", self.table(*table), index.0, amount.0)
-            }
+            Op::Take { entry, amount } => format!("{name} v{}, v{}", entry.0, amount.0),
             Op::Count { counter, index, amount } => {
                 let counter = name_of(&self.program.counters, counter.0, "counter", |c| &c.name);
                 format!("{name} {counter}[v{}], v{}", index.0, amount.0)

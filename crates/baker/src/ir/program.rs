@@ -455,8 +455,9 @@ pub struct Table {
     /// value's layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control
     /// plane do.
     pub idle: Option<u64>,
-    /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which
-    /// the bucket is full again (see [`super::meter`]), 64 bits each.
+    /// Of meters: what each cell of an array has at first, and what a hash table's has that a packet begins. The first
+    /// fields of the values are rate and burst, the last one is the time at which the bucket is full again (see
+    /// [`super::meter`]); 64 bits each, one behind the other in memory.
     pub meter: Option<MeterRate>,
     /// Of a hold table, which is an array: what it keeps. Its keys and values are not used.
     pub hold: Option<Hold>,
@@ -642,10 +643,10 @@ impl Timer {
         self.period == 0
     }
 
-    /// When it runs: `deadline`, or its period as programs write it, in the largest unit that divides it: `30s`.
+    /// When it runs, as programs write it: `at deadline`, or `every 30s`, in the largest unit that divides the period.
     pub fn when(&self) -> String {
         if self.is_at_deadline() {
-            return "deadline".into();
+            return "at deadline".into();
         }
         const UNITS: [(&str, u64); 6] = [
             ("h", 3_600_000_000_000),
@@ -657,7 +658,7 @@ impl Timer {
         ];
         let divides = |(_, ns): &(&str, u64)| self.period.is_multiple_of(*ns);
         let (unit, ns) = UNITS.into_iter().find(divides).unwrap_or(("ns", 1));
-        format!("{}{unit}", self.period / ns)
+        format!("every {}{unit}", self.period / ns)
     }
 
     /// Name of the table that it goes over.

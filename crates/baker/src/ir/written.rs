@@ -21,11 +21,10 @@ impl Program {
                     Op::Insert { table, .. }
                     | Op::Remove { table, .. }
                     | Op::SetDeadline { table, .. }
-                    | Op::TakeDeadline { table, .. }
-                    | Op::Take { table, .. } => {
+                    | Op::TakeDeadline { table, .. } => {
                         written[table.0 as usize] = true;
                     }
-                    Op::EntryStore { entry, .. } | Op::Lock { entry } => {
+                    Op::EntryStore { entry, .. } | Op::Lock { entry } | Op::Take { entry, .. } => {
                         let led_to = written.iter_mut().zip(&origins[entry.0 as usize]);
                         led_to.for_each(|(written, leads)| *written |= leads);
                     }

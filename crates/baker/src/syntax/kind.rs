@@ -81,6 +81,7 @@ kinds! {
     ProtocolKw = "`protocol`",
     DemuxKw = "`demux`",
     CoversKw = "`covers`",
+    CountsKw = "`counts`",
     PseudoKw = "`pseudo`",
     LengthKw = "`length`",
     MetadataKw = "`metadata`",
@@ -178,7 +179,8 @@ kinds! {
     StructField = "a field of a structure or of the metadata",
     Protocol = "a protocol",
     Field = "a field of a protocol",
-    Covers = "the list of fields that a checksum covers",
+    Covers = "the list of what a checksum covers",
+    Counts = "the list of what a length counts",
     Demux = "a `demux` clause",
     Pseudo = "a `pseudo` clause",
     Length = "a `length` clause",
@@ -268,6 +270,7 @@ impl SyntaxKind {
             self,
             Self::DemuxKw
                 | Self::CoversKw
+                | Self::CountsKw
                 | Self::PseudoKw
                 | Self::LengthKw
                 | Self::FromKw
@@ -319,6 +322,7 @@ impl SyntaxKind {
             "protocol" => Self::ProtocolKw,
             "demux" => Self::DemuxKw,
             "covers" => Self::CoversKw,
+            "counts" => Self::CountsKw,
             "pseudo" => Self::PseudoKw,
             "length" => Self::LengthKw,
             "metadata" => Self::MetadataKw,

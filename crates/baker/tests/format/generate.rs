@@ -199,10 +199,11 @@ fn module_item() -> impl Strategy<Value = Tokens> {
 }
 
 fn protocol_field() -> impl Strategy<Value = Tokens> {
-    (expr(), prop::option::of(expr()), vec(name(), 0..9)).prop_map(|(width, value, covered)| {
+    (expr(), prop::option::of(expr()), vec(name(), 0..9), any::<bool>()).prop_map(|(width, value, parts, counts)| {
         let value = value.map_or(Vec::new(), |value| all([tokens("="), value]));
-        let covers = if covered.is_empty() { Vec::new() } else { list("covers {", covered, ",", "}") };
-        all([tokens("field :"), width, value, covers, tokens(";")])
+        let open = if counts { "counts {" } else { "covers {" };
+        let parts = if parts.is_empty() { Vec::new() } else { list(open, parts, ",", "}") };
+        all([tokens("field :"), width, value, parts, tokens(";")])
     })
 }
 

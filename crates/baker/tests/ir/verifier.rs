@@ -316,9 +316,10 @@ fn tables_and_counters() {
         let a = c.constant(32, 0);
         c.int(1, Op::Insert { table: ARRAY, key: vec![a], value: vec![], new: false });
     });
-    refuses("take from m.array, which is no meter", |c, _| {
-        let (a, n) = (c.constant(32, 1), c.constant(64, 1));
-        c.int(1, Op::Take { table: ARRAY, index: a, amount: n });
+    refuses("v3 leads into a table whose values are no meters", |c, _| {
+        let (key, amount) = (c.constant(32, 1), c.constant(64, 1));
+        let entry = c.push(Ty::Entry(PAIR), Op::Lookup { table: ARRAY, key: vec![key] });
+        c.int(1, Op::Take { entry, amount });
     });
     refuses("remove from m.array, which is not a hash", |c, _| {
         let a = c.constant(32, 0);

@@ -122,6 +122,13 @@ fn modules() {
             ),
         ),
         (
+            "meters-by-key",
+            &["bad-meter", "bad-meter", "bad-into", "bad-idle", "cell-index", "wrong-table", "not-a-table"],
+            module(
+                "hash<u32, u32> plain[4] rate 5 burst 5;\nlpm<u32, meter> prefixes[4] rate 5 burst 5;\nhash<u32, meter> by[4] into plain;\narray<meter> cells[4] idle 1s;\nhash<u32, meter> keyed[4] rate 5 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    if (meter_take(keyed, 1) || table_remove(prefixes, 1) || keyed[1] != null)\n        pkt->type = 5;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
             "bad-meter",
             &["bad-meter", "bad-meter", "size-out-of-range", "narrowing"],
             module(

@@ -87,7 +87,13 @@ fn clashes() {
         ("constant-named-as-a-protocol", &["hides-name"], with("const u32 ether = 5;")),
         ("meter-named-as-a-constant", &["hides-name"], with("meter ETH_TYPE_ARP;")),
         ("ppf-named-as-a-function", &["hides-name"], named("mac_is_group")),
-        ("ppf-named-as-its-channel", &["duplicate-name"], named("input")),
+        ("ppf-named-as-a-table", &["duplicate-name"], with("hash<u32, u32> work[16];")),
+        (
+            "two-ppfs-named-as-a-channel",
+            &["duplicate-name"],
+            named("input")
+                + "module n {\n    in ether one, two;\n    ppf one(ether_packet_t *pkt) from one { packet_drop(pkt, truncated); }\n    ppf one(ether_packet_t *pkt) from two { packet_drop(pkt, truncated); }\n}\n",
+        ),
         ("module-named-as-a-protocol", &["duplicate-name"], with("").replace("module m", "module ipv4")),
         ("module-named-as-an-end", &["reserved-name"], with("").replace("module m", "module tx")),
         ("instance-named-as-an-end", &["reserved-name"], with("") + "program { m host; rx -> host.input; }\n"),

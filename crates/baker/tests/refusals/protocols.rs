@@ -36,6 +36,19 @@ fn protocols() {
             &["duplicate-length"],
             protocol("    a : 16;\n    length { a };\n    length { a + 2 };\n    demux { 2 };"),
         ),
+        (
+            "length-twice-counted",
+            &["duplicate-length"],
+            protocol("    a : 16 counts { payload };\n    b : 16 counts { header, payload };\n    demux { 4 };"),
+        ),
+        (
+            "length-counted-and-said",
+            &["duplicate-length"],
+            protocol("    a : 16 counts { payload };\n    length { a + 2 };\n    demux { 2 };"),
+        ),
+        ("bad-counts", &["bad-counts"], protocol("    a : 16 counts { pseudo, payload };\n    demux { 2 };")),
+        ("counts-no-payload", &["bad-counts"], protocol("    a : 16 counts { header };\n    demux { 2 };")),
+        ("counts-too-wide", &["bad-counts"], protocol("    a : 64 counts { header, payload };\n    demux { 8 };")),
         ("bad-length", &["bad-length"], protocol("    a : 16;\n    length { (u32) now_ns() };\n    demux { 2 };")),
         (
             "length-by-a-checksum",

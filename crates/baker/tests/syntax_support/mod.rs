@@ -90,6 +90,7 @@ fn is_complete(node: &SyntaxNode) -> bool {
             n.name().is_some() && n.width().is_some() && value && ends_with_semicolon()
         }
         K::Covers => view::<ast::Covers>(node).names().count() == count(K::Comma) + 1,
+        K::Counts => view::<ast::Counts>(node).names().count() == count(K::Comma) + 1,
         K::Demux => view::<ast::Demux>(node).size().is_some(),
         K::Metadata | K::Program => count(K::LBrace) == 1,
         K::Reasons => view::<ast::Reasons>(node).names().count() == count(K::Comma) + 1 && ends_with_semicolon(),

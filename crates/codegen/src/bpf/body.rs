@@ -270,7 +270,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
             Op::Insert { table, key, value, new } => Some(self.insert(*table, key, value, *new)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
             Op::SetDeadline { table, key, at } => Some(self.set_deadline(*table, key, *at)?.into()),
-            Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
+            Op::Take { entry, amount } => Some(self.meter_take(*entry, *amount)?.into()),
             Op::Lock { entry } => {
                 self.lock_entry(*entry)?;
                 None

@@ -2,8 +2,8 @@
 
 use std::mem::offset_of;
 
+use baker::ir::Value;
 use baker::ir::meter::{APART, FINER, FRACTION, LONGEST, SECOND};
-use baker::ir::{TableId, Value};
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
@@ -38,25 +38,19 @@ impl<'c> Kernel<'c, '_> {
 }
 
 impl<'c> Ppf<'_, 'c, '_> {
-    /// Takes tokens from a cell of a meter; 1 where there is such a cell and it holds them.
-    pub(super) fn meter_take(&self, id: TableId, index: Value, amount: Value) -> Res<IntValue<'c>> {
+    /// Takes tokens from a meter; 1 where it holds them.
+    pub(super) fn meter_take(&self, entry: Value, amount: Value) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
-        let table = kernel.table(id)?;
-        if table.meter.is_none() {
-            return internal(format!("`{}` is no meter", table.name));
-        }
+        let (entry, _) = self.entry(entry)?;
         let amount = self.int_of(amount, 64)?;
-        let (cell, in_range) = self.array_entry(id, table, &[index])?;
-        let [some, take, done] = kernel.new_blocks(["some", "take", "taken"])?;
-        let before = kernel.block()?;
-        kernel.likely(builder.build_conditional_branch(in_range, some, done)?)?;
-        builder.position_at_end(some);
-        let cell = kernel.found_aligned(cell, 8)?;
+        let [take, done] = kernel.new_blocks(["take", "taken"])?;
+        let cell = kernel.found_aligned(entry, 8)?;
         let field = |offset: usize| kernel.at(cell, offset as u64);
         let rate = kernel.load_once(field(offset_of!(MeterCell, rate))?, 64)?;
         let burst = kernel.load_once(field(offset_of!(MeterCell, burst))?, 64)?;
         let any = builder.build_int_compare(IntPredicate::NE, rate, kernel.long(0), "")?;
+        let before = kernel.block()?;
         builder.build_conditional_branch(any, take, done)?;
         builder.position_at_end(take);
         let taken = self.take_from(field(offset_of!(MeterCell, full))?, rate, burst, amount)?;
@@ -65,8 +59,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.position_at_end(done);
         let bit = kernel.context.bool_type();
         let phi = builder.build_phi(bit, "")?;
-        let zero = bit.const_zero();
-        phi.add_incoming(&[(&zero, before), (&zero, some), (&taken, from)]);
+        phi.add_incoming(&[(&bit.const_zero(), before), (&taken, from)]);
         Ok(phi.as_basic_value().into_int_value())
     }
 

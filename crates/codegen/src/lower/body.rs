@@ -288,7 +288,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             Op::SetDeadline { table, key, at } => Some(self.deadline(*table, key, Some(*at))?.into()),
             Op::TakeDeadline { table, key } => Some(self.deadline(*table, key, None)?.into()),
             Op::Extern { function, args } => self.call_extern(*function, args)?.map(Into::into),
-            Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
+            Op::Take { entry, amount } => Some(self.meter_take(*entry, *amount)?.into()),
             Op::Count { counter, index, amount } => {
                 self.count(*counter, *index, *amount)?;
                 None

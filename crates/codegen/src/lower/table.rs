@@ -121,28 +121,13 @@ impl<'c> Ppf<'_, 'c, '_> {
         module.resize(module.runtime_result(call)?.into_int_value(), 1)
     }
 
-    /// Takes tokens from a cell of a meter; 1 where there is such a cell and it holds them.
-    pub fn meter_take(&self, id: TableId, index: Value, amount: Value) -> Res<IntValue<'c>> {
+    /// Takes tokens from a meter; 1 where it holds them.
+    pub fn meter_take(&self, entry: Value, amount: Value) -> Res<IntValue<'c>> {
         let module = self.module;
-        let table = module.table(id)?;
-        if table.meter.is_none() {
-            return internal(format!("`{}` is no meter", table.name));
-        }
+        let (cell, _) = self.entry(entry)?;
         let amount = self.int_of(amount, 64)?;
-        let (cell, in_range) = self.array_entry(id, table, &[index])?;
-        let (take, done) = (self.new_block("take"), self.new_block("done"));
-        let before = self.here()?;
-        let branch = module.builder.build_conditional_branch(in_range, take, done)?;
-        module.likely(branch)?;
-        module.builder.position_at_end(take);
         let call = module.call_out(module.meter_take, &[cell.into(), module.now(self.ctx)?.into(), amount.into()])?;
-        let taken = module.resize(module.runtime_result(call)?.into_int_value(), 1)?;
-        module.builder.build_unconditional_branch(done)?;
-        module.builder.position_at_end(done);
-        let bit = module.context.bool_type();
-        let phi = module.builder.build_phi(bit, "")?;
-        phi.add_incoming(&[(&bit.const_zero(), before), (&taken, take)]);
-        Ok(phi.as_basic_value().into_int_value())
+        module.resize(module.runtime_result(call)?.into_int_value(), 1)
     }
 
     /// Adds to a cell of a user counter, if there is one with this index.

@@ -48,6 +48,14 @@ impl TableAccess {
         }
     }
 
+    /// How many deadlines of a table of the interpreter timers have taken.
+    pub(crate) fn deadlines_taken(&self, table: TableId) -> u64 {
+        match self {
+            TableAccess::Native(_) => 0,
+            TableAccess::Interp(machine) => lock(machine).deadlines_taken(table),
+        }
+    }
+
     /// See [`Tables::tell`]; the interpreter's tables tell nothing.
     pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
         match self {

@@ -70,6 +70,8 @@ struct Own {
 pub struct Deadlines {
     tables: Arc<Tables>,
     own: Box<[Option<Own>]>,
+    /// Deadlines that timers have taken, of all tables.
+    taken: u64,
 }
 
 impl fmt::Debug for Deadlines {
@@ -99,7 +101,7 @@ impl Deadlines {
             program.deadline_timer(TableId(id))?;
             Some(Own { key: table.key.clone(), queue: queue(&table.kind)?, looks_from: None })
         };
-        Some(Deadlines { tables: tables.clone(), own: (0..).zip(&tables.tables).map(of).collect() })
+        Some(Deadlines { tables: tables.clone(), own: (0..).zip(&tables.tables).map(of).collect(), taken: 0 })
     }
 
     /// Goes on with the deadlines of tables that are also those of another program of the same worker.
@@ -111,6 +113,11 @@ impl Deadlines {
                 (mine.queue, mine.looks_from) = (Queue::Wheel(wheel.clone()), *looks_from);
             }
         }
+    }
+
+    /// How many deadlines timers have taken so far: so often one has run.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// When to look for entries of a table that are due: not later than the first one is. The past where one is.
@@ -196,6 +203,7 @@ impl Deadlines {
         let kind = &self.tables.tables[table as usize].kind;
         let Some((entry, due)) = kind.entry_of(key).zip(kind.due()) else { return false };
         let has_come = due.take(entry, now);
+        self.taken += u64::from(has_come);
         if let Some(own) = self.own[table as usize].as_mut().filter(|_| !has_come && due.by_kernel) {
             // The kernel has put it off since it was found to be due.
             own.arm(kind, entry);

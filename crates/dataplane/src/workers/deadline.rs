@@ -93,13 +93,24 @@ impl DeadlineTimers {
         };
         let calls = self.keys.len() / key_words(key);
         if calls > 0 {
-            context.counters().add(self.slots.timer_runs(id), calls as u64);
-            context.counters().add(self.slots.timer_entries(id), calls as u64);
+            let before = taken(context, tables, table);
             // SAFETY: there are as many keys as calls, no more than there are frames for; the rest is the caller's
             // promise.
             unsafe { engine.timer(id, context, &self.keys, calls as u32) };
+            // An entry may be gone, too old, or have another deadline by now: then nothing has run for it.
+            let runs = taken(context, tables, table) - before;
+            context.counters().add(self.slots.timer_runs(id), runs);
+            context.counters().add(self.slots.timer_entries(id), runs);
         }
         worked
+    }
+}
+
+/// Deadlines that timers have taken so far.
+fn taken(context: &mut WorkerContext, tables: &TableAccess, table: TableId) -> u64 {
+    match tables {
+        TableAccess::Native(_) => context.deadlines().map_or(0, |deadlines| deadlines.taken()),
+        TableAccess::Interp(_) => tables.deadlines_taken(table),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod arrays;
 mod keeping;
+mod lengths;
 mod sums;
 
 use std::fmt::Write;

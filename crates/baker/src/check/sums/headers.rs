@@ -217,6 +217,8 @@ pub(super) struct Facts {
     pub late: Option<Span>,
     /// Where it was made, its checksum not computed yet.
     pub unset: Option<Span>,
+    /// On some path it was made here, and the compiler writes its declared length.
+    pub made: bool,
     /// Its checksum can't follow the second place because of the first one.
     pub spoiled: Option<(Span, Span, Spoiled)>,
     /// Of a packet's own header: where its tail was cut off, and the protocols whose headers were known then.
@@ -302,6 +304,7 @@ impl Facts {
         self.unfollowed = self.unfollowed.or(other.unfollowed);
         self.late = self.late.or(other.late);
         self.unset = self.unset.or(other.unset);
+        self.made |= other.made;
         self.spoiled = self.spoiled.or(other.spoiled);
         self.cut = match (self.cut.take(), other.cut) {
             (Some((at, ours)), Some((_, theirs))) => Some((at, &ours & &theirs)),

@@ -252,6 +252,7 @@ impl Sums<'_> {
             unfollowed: scope.unfollowed,
             late: scope.late,
             unset: own.unset,
+            made: own.made && header == root,
             spoiled: own.spoiled,
             cut,
             ..Facts::default()
@@ -296,6 +297,13 @@ impl Sums<'_> {
     /// The packet gets longer or shorter.
     pub(super) fn resized(&mut self, state: &mut State, call: Function, header: usize, at: Span) {
         let root = self.headers.get(header).root;
+        let made = state.facts.get(&root).is_some_and(|facts| facts.made);
+        let counts = self.program.counts[self.headers.get(root).protocol.0 as usize];
+        if let (true, Some(counts)) =
+            (made && matches!(call, Function::PacketTrimTail | Function::PacketGrowTail), counts)
+        {
+            self.written(state, root, counts.field, at);
+        }
         self.lost_inside(state, root, at, "handles that look into the packet end here");
         let known = state.facts.keys().filter(|&&known| self.headers.get(known).root == root);
         let known = known.map(|&known| self.headers.get(known).protocol.0).collect();
@@ -310,9 +318,14 @@ impl Sums<'_> {
                     None => (at, known),
                 });
             }
-            // The header is one of zeros now.
-            Function::PacketGrowHead if anew => facts.unset = facts.unset.or(Some(at)),
-            _ => {}
+            Function::PacketGrowTail => {}
+            _ => {
+                facts.made = false;
+                // The header is one of zeros now.
+                if call == Function::PacketGrowHead && anew {
+                    facts.unset = facts.unset.or(Some(at));
+                }
+            }
         }
     }
 }

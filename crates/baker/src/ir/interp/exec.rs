@@ -328,9 +328,9 @@ impl Machine {
                 self.arguments.extend(args.iter().map(|v| get(*v)));
                 externs.call(*function, &self.arguments) & mask(inst.result.map_or(128, width))
             }
-            Op::Take { table, index, amount } => {
-                let now = self.now;
-                self.tables[table.0 as usize].take(get(*index), now, get(*amount) as u64) as u128
+            Op::Take { entry, amount } => {
+                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                self.tables[table].take(slot, self.now, get(*amount) as u64) as u128
             }
             Op::Count { counter, index, amount } => {
                 if get(*index) < program.counters[counter.0 as usize].size as u128 {

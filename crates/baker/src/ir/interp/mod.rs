@@ -312,6 +312,11 @@ impl Machine {
         self.tables.get_mut(table.0 as usize)?.due(now)
     }
 
+    /// How many deadlines of a table's entries timers have taken: so often one has run.
+    pub fn deadlines_taken(&self, table: TableId) -> u64 {
+        self.tables.get(table.0 as usize).map_or(0, Store::deadlines_taken)
+    }
+
     /// Nothing of what ran before is under way any more.
     fn begin(&mut self) {
         self.tables.iter_mut().for_each(Store::release_removed);

@@ -31,6 +31,8 @@ pub(super) struct Store {
     deadlines: BTreeMap<Box<[u128]>, u64>,
     /// Those of them for which no timer was called yet, by time and key.
     waiting: BTreeSet<(u64, Box<[u128]>)>,
+    /// Deadlines that timers have taken.
+    taken: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -64,9 +66,22 @@ impl Store {
         };
         let shown = program.shown_fields(table);
         let key_widths = widths(table.key.0);
-        let (free, deadlines, waiting) = Default::default();
+        let (free, deadlines, waiting, taken) = Default::default();
         let group = table.group;
-        Store { capacity, key_widths, value_widths, shown, values, index, free, group, first, deadlines, waiting }
+        Store {
+            capacity,
+            key_widths,
+            value_widths,
+            shown,
+            values,
+            index,
+            free,
+            group,
+            first,
+            deadlines,
+            waiting,
+            taken,
+        }
     }
 
     /// Gives the slots of removed entries back. No pointer to an entry may live.
@@ -145,8 +160,14 @@ impl Store {
         let has_come = self.deadlines.get(key).is_some_and(|at| *at <= now);
         if has_come {
             self.forget_deadline(key);
+            self.taken += 1;
         }
         has_come
+    }
+
+    /// How many deadlines of its entries timers have taken.
+    pub fn deadlines_taken(&self) -> u64 {
+        self.taken
     }
 
     /// The time of the first deadline for which no timer was called.
@@ -182,13 +203,12 @@ impl Store {
         Ok(())
     }
 
-    /// Takes tokens from a cell of a meter; whether they were there.
-    pub fn take(&mut self, index: u128, now: u64, tokens: u64) -> bool {
-        let Some((slot, _)) = self.lookup(&[index]) else { return false };
-        let cell = &mut self.values[slot as usize * 3..][..3];
-        let meter = MeterRate { rate: cell[0] as u64, burst: cell[1] as u64 };
-        let full = meter.take(cell[2] as u64, now, tokens);
-        cell[2] = full.map_or(cell[2], u128::from);
+    /// Takes tokens from a meter; whether they were there.
+    pub fn take(&mut self, slot: u32, now: u64, tokens: u64) -> bool {
+        let fields = self.value_widths.len();
+        let [rate, burst, .., full_at] = &mut self.values[slot as usize * fields..][..fields] else { return false };
+        let full = MeterRate { rate: *rate as u64, burst: *burst as u64 }.take(*full_at as u64, now, tokens);
+        *full_at = full.map_or(*full_at, u128::from);
         full.is_some()
     }
 

@@ -24,10 +24,23 @@ impl<'p> Lowering<'p> {
                 let bytes = self.value(bytes);
                 // What a checksum covers is about to lie elsewhere.
                 self.apply_checksums(index);
-                self.end_known(index);
-                let packet = self.packet_of(index);
                 let end = if *call == Function::PacketGrowHead { PacketEnd::Head } else { PacketEnd::Tail };
-                vec![self.b.push(Ty::Int(1), Op::Grow { packet, bytes, end })]
+                let follows = self.length_follows(index) && end == PacketEnd::Tail;
+                if !follows {
+                    self.end_known(index);
+                }
+                let packet = self.packet_of(index);
+                let grown = self.b.push(Ty::Int(1), Op::Grow { packet, bytes, end });
+                match end {
+                    PacketEnd::Head => self.other_header(index),
+                    PacketEnd::Tail if follows => {
+                        self.follow_length(index);
+                        self.apply_known(index);
+                        self.end_known(index);
+                    }
+                    PacketEnd::Tail => {}
+                }
+                vec![grown]
             }
             _ => self.checksum_call(*call, *local, operands),
         }
@@ -140,11 +153,13 @@ impl<'p> Lowering<'p> {
             if call == Function::PacketTrimHead {
                 let pulled = this.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes });
                 let var = this.packets[index].var;
-                return this.b.set(var, pulled);
+                this.b.set(var, pulled);
+                return this.other_header(index);
             }
             let left = this.b.binary(BinOp::Sub, length, bytes);
             this.cut(index, left);
             this.b.effect(Op::Trim { packet, bytes });
+            this.follow_length(index);
             this.apply_left(index, left);
         });
         self.end_known(index);

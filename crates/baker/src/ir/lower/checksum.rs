@@ -40,7 +40,10 @@ impl<'p> Lowering<'p> {
     }
 
     pub(super) fn store_field(&mut self, local: LocalId, field: u32, value: Value) {
-        let index = self.packet_index(local);
+        self.store_field_at(self.packet_index(local), field, value);
+    }
+
+    pub(super) fn store_field_at(&mut self, index: usize, field: u32, value: Value) {
         let layer = self.packets[index].layer;
         let bits = self.field_bits(index, field);
         let protocol = self.packets[index].protocol.0 as usize;

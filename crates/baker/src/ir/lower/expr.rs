@@ -157,10 +157,7 @@ impl<'p> Lowering<'p> {
                 }
                 one(self.b.push(Ty::Int(1), Op::SetDeadline { table, key, at }))
             }
-            ExprKind::Take(table, index, amount) => {
-                let (index, amount) = (self.value(index), self.value(amount));
-                one(self.b.push(Ty::Int(1), Op::Take { table: *table, index, amount }))
-            }
+            ExprKind::Take(table, index, amount) => one(self.take_tokens(*table, index, amount)),
             ExprKind::Copy(_)
             | ExprKind::Create
             | ExprKind::HoldGet(..)

@@ -1,16 +1,21 @@
 //! Headers that are made anew: of zeros and default values, in front of a packet or in the place of another header.
 
-use super::packet::NewPacket;
+use super::packet::{Made, NewPacket};
 use super::{Lowering, Packet, Slot};
 use crate::check::hir::LocalId;
-use crate::check::own::OwnChecksum;
-use crate::ir::{BitRange, DropId, Op, Protocol, ProtocolId, Ty, Value};
+use crate::check::own::OwnFields;
+use crate::ir::{BitRange, Checksum, DropId, Op, Protocol, ProtocolId, Ty, Value};
 
 /// Bytes of a header that one store writes at most.
 const CHUNK: u32 = 16;
 
-/// A header of zeros and default values. Its checksum is there where all that it covers is known: the header, or a
-/// packet that is nothing but the header (`alone`).
+/// Whether all that a checksum covers is known where its header is made: the header, or a packet that is nothing but
+/// the header (`alone`).
+pub(super) fn is_known(checksum: Checksum, alone: bool) -> bool {
+    !checksum.pseudo && (alone || !checksum.payload)
+}
+
+/// A header of zeros and default values. Its checksum is there where all that it covers is known.
 fn image(protocol: &Protocol, alone: bool) -> Vec<u8> {
     let mut bytes = vec![0u8; protocol.size as usize];
     for field in &protocol.fields {
@@ -22,8 +27,7 @@ fn image(protocol: &Protocol, alone: bool) -> Vec<u8> {
     // The header is all constants, so its checksum is one too (RFC 1071). All zero counts as consistent: equation 3 of
     // RFC 1624 reaches the right sum from there.
     if let Some(checksum) = protocol.checksum
-        && !checksum.pseudo
-        && (alone || !checksum.payload)
+        && is_known(checksum, alone)
         && bytes.iter().any(|&byte| byte != 0)
     {
         let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| low.into()));
@@ -44,7 +48,8 @@ fn number(bytes: &[u8]) -> u128 {
 impl<'p> Lowering<'p> {
     /// A packet whose header was made anew: what that is made of, the checksum behind it does not follow.
     pub(super) fn anew(&mut self, packet: Value) -> NewPacket {
-        NewPacket { packet, carried: None, apart: Some(self.b.shared_constant(1, 1)) }
+        let apart = Some(self.b.shared_constant(1, 1));
+        NewPacket { apart, made: Some(Made::Around), ..NewPacket::new(packet) }
     }
 
     /// A header of zeros and default values in front of the packet.
@@ -91,7 +96,7 @@ impl<'p> Lowering<'p> {
 
     /// The header of a handle that looks into a packet becomes one of another protocol. But for the headers around it,
     /// no other one is known any more.
-    pub(super) fn replace_inner(&mut self, local: LocalId, old: LocalId, protocol: ProtocolId, own: &OwnChecksum) {
+    pub(super) fn replace_inner(&mut self, local: LocalId, old: LocalId, protocol: ProtocolId, own: &OwnFields) {
         let index = self.packet_index(old);
         self.prepare(index, protocol);
         let Packet { var, base, layer: old, .. } = self.packets[index];
@@ -101,7 +106,7 @@ impl<'p> Lowering<'p> {
         self.forget(&gone);
         let inner = self.layers[old].inner.expect("it looks into a packet");
         let base = base.expect("it looks into a packet");
-        let layer = self.know(protocol, inner.parent, (inner.step, base), own.has(local));
+        let layer = self.know(protocol, inner.parent, (inner.step, base), own.checksum(local));
         let one = self.b.shared_constant(1, 1);
         self.b.set(self.layers[layer].apart, one);
         self.packets.push(Packet { var, protocol, base: Some(base), layer });
@@ -110,6 +115,9 @@ impl<'p> Lowering<'p> {
             self.store_covered(index, bits, value, false, &[]);
         }
         self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
+        if !own.length(local) {
+            self.write_length(index, false);
+        }
     }
 
     /// Whether a handle only looks into a packet.

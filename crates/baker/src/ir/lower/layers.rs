@@ -23,6 +23,8 @@ pub(super) struct Layer {
     /// Whether the program keeps the checksum behind it in line with its pseudo header: the header was made anew, or
     /// the program says so. 1 bit.
     pub apart: Var,
+    /// Whether it was made anew, so that its declared length follows the packet's tail. 1 bit.
+    pub made: Var,
     /// Terms added to `delta` since it was last folded, on the longest path so far.
     pub terms: u32,
 }
@@ -73,8 +75,8 @@ impl<'p> Lowering<'p> {
             let (base, there, behind) = (self.zero_var(32), self.zero_var(1), self.zero_var(1));
             Inner { parent, step, base, there, behind }
         });
-        let (carried, apart) = (self.zero_var(32), self.zero_var(1));
-        self.layers.push(Layer { protocol, root, inner, delta, carried, apart, terms: 0 });
+        let (carried, apart, made) = (self.zero_var(32), self.zero_var(1), self.zero_var(1));
+        self.layers.push(Layer { protocol, root, inner, delta, carried, apart, made, terms: 0 });
         self.layers.len() - 1
     }
 
@@ -281,25 +283,35 @@ impl<'p> Lowering<'p> {
     /// Where what a kept checksum covers ends, counted from the head of a packet of `length` bytes: the fixed header is
     /// covered, and nothing beyond the packet.
     pub(super) fn cover_end(&mut self, layer: usize, length: Value) -> Value {
-        let base = self.base_of(layer);
-        let behind_base = |this: &mut Self, bytes: Value| match base {
-            Some(base) => this.b.binary(BinOp::Add, base, bytes),
-            None => bytes,
-        };
         if !self.checksum_of(layer).is_some_and(|checksum| checksum.payload) {
             let handle = self.handle_of(layer);
+            let base = self.base_of(layer);
             let left = match base {
                 Some(base) => self.b.binary(BinOp::Sub, length, base),
                 None => length,
             };
             let (header, _) = self.header_length(handle, left);
-            return behind_base(self, header);
+            return match base {
+                Some(base) => self.b.binary(BinOp::Add, base, header),
+                None => header,
+            };
         }
-        let Some(ender) = self.ender(layer) else { return length };
+        match self.ender(layer) {
+            Some(ender) => self.end_within(layer, ender, length),
+            None => length,
+        }
+    }
+
+    /// Where a header ends by the length of another one, or its own, counted from the head of a packet of `length`
+    /// bytes: its fixed header is in it, and nothing beyond the packet.
+    pub(super) fn end_within(&mut self, layer: usize, ender: usize, length: Value) -> Value {
         let end = self.end_of(ender);
         let fixed = self.program.protocols[self.layers[layer].protocol.0 as usize].size;
         let fixed = self.b.constant(32, fixed.into());
-        let least = behind_base(self, fixed);
+        let least = match self.base_of(layer) {
+            Some(base) => self.b.binary(BinOp::Add, base, fixed),
+            None => fixed,
+        };
         let end = self.select_by(CmpOp::Ult, end, least, least, end);
         self.select_by(CmpOp::Ult, length, end, length, end)
     }

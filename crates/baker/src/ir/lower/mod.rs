@@ -17,6 +17,8 @@ mod extent;
 mod fresh;
 mod group;
 mod layers;
+mod lengths;
+mod meter;
 mod packet;
 mod queue;
 mod reasons;
@@ -30,7 +32,7 @@ use std::collections::BTreeSet;
 use super::build::{Builder, Var};
 use super::{BlockId, DropReason, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
-use crate::check::own::OwnChecksum;
+use crate::check::own::OwnFields;
 
 /// Lowers a checked program.
 pub fn lower(program: &hir::Program) -> Program {
@@ -197,7 +199,7 @@ impl<'p> Lowering<'p> {
         self.b.switch_to(entry);
         let packet = self.b.param(entry, Ty::Packet(ppf.protocol));
         self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None });
-        let own = OwnChecksum::find(self.program, &ppf.code);
+        let own = OwnFields::find(self.program, &ppf.code);
         self.bind_packet(LocalId(0), ppf.protocol, packet::NewPacket::new(packet), &own);
         self.statements(&ppf.code.body, &ppf.code, &own);
         self.b.ret();

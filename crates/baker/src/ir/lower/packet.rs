@@ -6,7 +6,7 @@
 use super::layers::{Layer, Step};
 use super::{Frame, Lowering, Packet, Slot, Sum};
 use crate::check::hir::{Expr, ExprKind, LocalId, Type};
-use crate::check::own::OwnChecksum;
+use crate::check::own::OwnFields;
 use crate::ir::{BinOp, BitRange, CmpOp, DropId, Op, ProtocolId, Ty, Value};
 
 /// A packet that the PPF comes to own.
@@ -17,33 +17,40 @@ pub(super) struct NewPacket {
     pub carried: Option<Value>,
     /// Whether the program keeps that in line with the pseudo header itself: see [`Layer`].
     pub apart: Option<Value>,
+    /// Where its header was made anew.
+    pub made: Option<Made>,
+}
+
+/// A header that was made anew: its declared length is the compiler's.
+#[derive(Clone, Copy)]
+pub(super) enum Made {
+    /// Just now, of a packet that is nothing but the header.
+    Alone,
+    /// Just now, of one that holds something.
+    Around,
+    /// As the header that this one is a copy of: 1 bit.
+    As(Value),
 }
 
 impl NewPacket {
     pub fn new(packet: Value) -> NewPacket {
-        NewPacket { packet, carried: None, apart: None }
+        NewPacket { packet, carried: None, apart: None, made: None }
     }
 }
 
 impl<'p> Lowering<'p> {
     /// Binds a local to a packet that the PPF now owns.
-    pub(super) fn bind_packet(
-        &mut self,
-        local: LocalId,
-        protocol: ProtocolId,
-        new_packet: NewPacket,
-        own: &OwnChecksum,
-    ) {
+    pub(super) fn bind_packet(&mut self, local: LocalId, protocol: ProtocolId, new_packet: NewPacket, own: &OwnFields) {
         let var = self.b.var(Ty::Packet(protocol));
         let index = self.packets.len();
-        let layer = self.add_layer(protocol, index, None, own.has(local));
+        let layer = self.add_layer(protocol, index, None, own.checksum(local));
         self.packets.push(Packet { var, protocol, base: None, layer });
         self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
-        self.hold(index, new_packet);
+        self.hold(index, new_packet, own.length(local));
     }
 
     /// Declares a handle that looks into the packet behind another one.
-    pub(super) fn peek(&mut self, local: LocalId, init: &'p Expr, own: &OwnChecksum) {
+    pub(super) fn peek(&mut self, local: LocalId, init: &'p Expr, own: &OwnFields) {
         let (Type::Packet(protocol), ExprKind::Peek(of, bytes)) = (init.ty, &init.kind) else {
             unreachable!("a peek makes a packet")
         };
@@ -60,19 +67,19 @@ impl<'p> Lowering<'p> {
             None => bytes,
         };
         let Packet { var, layer: around, .. } = self.packets[parent];
-        let layer = self.know(protocol, around, (step, base), own.has(local));
+        let layer = self.know(protocol, around, (step, base), own.checksum(local));
         self.packets.push(Packet { var, protocol, base: Some(base), layer });
         self.frame().slots[local.0 as usize] = Some(Slot::Packet(self.packets.len() - 1));
     }
 
     /// A handle whose packet was consumed gets a new one of the same protocol.
-    pub(super) fn rebind(&mut self, local: LocalId, new_packet: NewPacket) {
+    pub(super) fn rebind(&mut self, local: LocalId, new_packet: NewPacket, own: &OwnFields) {
         let index = self.packet_index(local);
-        self.hold(index, new_packet);
+        self.hold(index, new_packet, own.length(local));
     }
 
-    /// A handle gets a packet, of which nothing but its header is known.
-    fn hold(&mut self, index: usize, new_packet: NewPacket) {
+    /// A handle gets a packet, of which nothing but its header is known. `own_length`: the program writes its length.
+    fn hold(&mut self, index: usize, new_packet: NewPacket, own_length: bool) {
         let Packet { var, layer, .. } = self.packets[index];
         self.b.set(var, new_packet.packet);
         self.end_known(index);
@@ -93,6 +100,9 @@ impl<'p> Lowering<'p> {
         let is_apart = new_packet.apart.unwrap_or_else(|| self.b.shared_constant(1, 0));
         self.b.set(apart, is_apart);
         self.owned.push(index);
+        if !own_length && self.declared_length(index).is_some() {
+            self.begin_length(index, new_packet.made);
+        }
     }
 
     /// Ends what is known of a packet but for its own header.
@@ -162,7 +172,21 @@ impl<'p> Lowering<'p> {
 
     /// A packet for the operation that consumes it.
     pub(super) fn consume(&mut self, expr: &'p Expr) -> Value {
-        self.new_packet(expr).packet
+        let new_packet = self.new_packet(expr);
+        let Type::Packet(protocol) = expr.ty else { unreachable!("a packet") };
+        if !matches!(new_packet.made, Some(Made::Alone | Made::Around))
+            || self.program.counts[protocol.0 as usize].is_none()
+        {
+            return new_packet.packet;
+        }
+        // A header without a name has a length, too.
+        let (var, index) = (self.b.var(Ty::Packet(protocol)), self.packets.len());
+        let layer = self.add_layer(protocol, index, None, false);
+        self.packets.push(Packet { var, protocol, base: None, layer });
+        self.hold(index, new_packet, false);
+        self.apply_checksums(index);
+        self.owned.retain(|&owned| owned != index);
+        self.packet_of(index)
     }
 
     /// The packet, and what is still to go into the checksum behind its header.
@@ -187,7 +211,9 @@ impl<'p> Lowering<'p> {
                     Some(bytes) => self.b.push(Ty::Packet(protocol), Op::Pull { packet: copied, bytes }),
                     None => copied,
                 };
-                NewPacket { packet, ..self.carried_of(self.packets[index].layer) }
+                let layer = self.packets[index].layer;
+                let made = self.declared_length(index).map(|_| Made::As(self.b.get(self.layers[layer].made)));
+                NewPacket { packet, made, ..self.carried_of(layer) }
             }
             ExprKind::HoldGet(table, key) => {
                 let key = self.value(key);
@@ -196,7 +222,7 @@ impl<'p> Lowering<'p> {
             ExprKind::Create => {
                 let new_packet = self.b.push(Ty::Packet(protocol), Op::Create);
                 self.fresh_header(new_packet, protocol, true);
-                self.anew(new_packet)
+                NewPacket { made: Some(Made::Alone), ..self.anew(new_packet) }
             }
             ExprKind::Encap(local) => {
                 let pushed = self.encap(*local, protocol);
@@ -218,7 +244,7 @@ impl<'p> Lowering<'p> {
         let Layer { carried, apart, .. } = self.layers[scope];
         let changed = self.changed.contains(&Sum::Carried(scope));
         let carried = changed.then(|| self.b.get(carried));
-        NewPacket { packet, carried, apart: Some(self.b.get(apart)) }
+        NewPacket { carried, apart: Some(self.b.get(apart)), ..NewPacket::new(packet) }
     }
 
     /// Removes the header.

@@ -2,12 +2,12 @@
 
 use super::{Exits, Frame, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
-use crate::check::own::OwnChecksum;
+use crate::check::own::OwnFields;
 use crate::ir::{BlockId, CmpOp, Op, TableKind, Ty, Value};
 
 impl<'p> Lowering<'p> {
     /// Statements of one scope.
-    pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
+    pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnFields) {
         for statement in statements {
             if self.b.unreachable() {
                 break;
@@ -17,13 +17,13 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnChecksum) {
+    fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnFields) {
         match &statement.kind {
             StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
             StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
                 Type::Packet(_) => {
                     let packet = self.new_packet(value);
-                    self.rebind(*local, packet);
+                    self.rebind(*local, packet, own);
                 }
                 ty => {
                     let values = self.values(value, ty);
@@ -125,7 +125,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    fn let_(&mut self, local: LocalId, init: Option<&'p hir::Expr>, code: &'p hir::Code, own: &OwnChecksum) {
+    fn let_(&mut self, local: LocalId, init: Option<&'p hir::Expr>, code: &'p hir::Code, own: &OwnFields) {
         let ty = code.locals[local.0 as usize].ty;
         if let Type::Packet(protocol) = ty {
             let init = init.expect("a handle is declared with a packet");
@@ -154,7 +154,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Where a hold table had a packet, and where it had none: what stands for that is given back.
-    fn if_held(&mut self, local: LocalId, held: &'p [Stmt], none: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
+    fn if_held(&mut self, local: LocalId, held: &'p [Stmt], none: &'p [Stmt], code: &'p hir::Code, own: &OwnFields) {
         let index = self.packet_index(local);
         let packet = self.packet_of(index);
         let length = self.b.push(Ty::Int(32), Op::Len { packet });
@@ -184,7 +184,7 @@ impl<'p> Lowering<'p> {
         then: &'p [Stmt],
         other: &'p [Stmt],
         code: &'p hir::Code,
-        own: &OwnChecksum,
+        own: &OwnFields,
     ) {
         let (then_block, join) = (self.b.block(), self.b.block());
         let other_block = if other.is_empty() { join } else { self.b.block() };
@@ -206,7 +206,7 @@ impl<'p> Lowering<'p> {
         self.b.switch_to(join);
     }
 
-    fn for_(&mut self, for_: &'p hir::For, code: &'p hir::Code, own: &OwnChecksum) {
+    fn for_(&mut self, for_: &'p hir::For, code: &'p hir::Code, own: &OwnFields) {
         let (head, start, next, exit) = (self.b.block(), self.b.block(), self.b.block(), self.b.block());
         self.b.jump(head);
         self.b.switch_to(head);
@@ -239,7 +239,7 @@ impl<'p> Lowering<'p> {
         arms: &'p [hir::Arm],
         other: &'p [Stmt],
         code: &'p hir::Code,
-        own: &OwnChecksum,
+        own: &OwnFields,
     ) {
         let Type::Int { width, .. } = value.ty else { unreachable!("a number is switched on") };
         let value = self.value(value);
@@ -277,7 +277,7 @@ impl<'p> Lowering<'p> {
         body: &'p [Stmt],
         exit: BlockId,
         code: &'p hir::Code,
-        own: &OwnChecksum,
+        own: &OwnFields,
         after: &mut Option<Vec<usize>>,
     ) {
         self.statements(body, code, own);
@@ -331,7 +331,7 @@ impl<'p> Lowering<'p> {
         self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
         // What the function makes itself it has consumed when it ends; what the caller holds stays held.
         let (span, owned) = (self.b.span, self.owned.clone());
-        let own = OwnChecksum::find(self.program, code);
+        let own = OwnFields::find(self.program, code);
         self.statements(&code.body, code, &own);
         (self.b.span, self.owned) = (span, owned);
         self.b.jump(exit);

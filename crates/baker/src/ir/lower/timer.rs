@@ -17,7 +17,7 @@
 
 use super::{Frame, Lowering, Slot};
 use crate::check::hir::{LocalId, Timer};
-use crate::check::own::OwnChecksum;
+use crate::check::own::OwnFields;
 use crate::ir::{BinOp, CmpOp, Op, Table, TableId, Ty, Value};
 
 impl<'p> Lowering<'p> {
@@ -39,7 +39,7 @@ impl<'p> Lowering<'p> {
                 self.bind_values(LocalId(1), &[value]);
             }
         }
-        let own = OwnChecksum::find(self.program, &timer.code);
+        let own = OwnFields::find(self.program, &timer.code);
         self.statements(&timer.code.body, &timer.code, &own);
         self.b.ret();
     }

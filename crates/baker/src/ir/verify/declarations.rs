@@ -163,9 +163,15 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
     if table.group.is_some() && (table.kind != TableKind::Hash || table.idle.is_some() || !is_group(key)) {
         errors.add(format!("table {name}: groups are a hash table, whose keys are a group and a number"));
     }
-    let is_meter = |layout: &Layout| layout.fields.len() == 3 && layout.fields.iter().all(|field| field.width == 64);
-    if table.meter.is_some() && (table.kind != TableKind::Array || !is_meter(value)) {
-        errors.add(format!("table {name}: a meter is an array of rate, burst and time"));
+    // As the code of all engines has it.
+    let is_meter = |layout: &Layout| {
+        let wide = layout.fields.iter().all(|field| field.width == 64);
+        let at = |field: Option<&LayoutField>| field.map(|field| field.offset);
+        let places = [at(layout.fields.first()), at(layout.fields.get(1)), at(layout.fields.last())];
+        wide && layout.fields.len() == 3 + usize::from(table.idle.is_some()) && places == [Some(0), Some(8), Some(16)]
+    };
+    if table.meter.is_some() && (table.is_set || !is_meter(value)) {
+        errors.add(format!("table {name}: a meter is rate, burst and time"));
     }
     if table.locked && value.fields.last().is_none_or(|field| field.width != 32) {
         errors.add(format!("table {name}: its entries have no lock"));

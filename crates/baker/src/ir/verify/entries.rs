@@ -28,7 +28,10 @@ pub(super) fn check(program: &Program, body: &Body, analyses: &Analyses, errors:
     for &id in &analyses.cfg.order {
         let mut known = flow.starts[id.0 as usize].clone();
         for inst in &body.blocks[id.0 as usize].insts {
-            if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } | Op::Lock { entry } = inst.op
+            if let Op::EntryLoad { entry, .. }
+            | Op::EntryStore { entry, .. }
+            | Op::Lock { entry }
+            | Op::Take { entry, .. } = inst.op
                 && !flow.is_known(&known, entry)
             {
                 errors.at(id, format!("v{} is used where it may be null", entry.0));

@@ -262,11 +262,12 @@ impl<'a> Checker<'a> {
                 }
             }
             Op::Extern { function, args } => self.call(inst, *function, args),
-            Op::Take { table, .. } => {
-                if let Some(table) = self.table(*table)
-                    && table.meter.is_none()
-                {
-                    self.error(format!("take from {}, which is no meter", table.name));
+            Op::Take { entry, .. } => {
+                if let Ty::Entry(layout) = self.body.ty(*entry) {
+                    let of_layout = |table: &&Table| table.value == layout;
+                    if !self.program.tables.iter().filter(of_layout).all(|table| table.meter.is_some()) {
+                        self.error(format!("v{} leads into a table whose values are no meters", entry.0));
+                    }
                 }
             }
             Op::Count { counter, .. } => {

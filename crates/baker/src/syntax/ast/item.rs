@@ -27,6 +27,8 @@ nodes! {
     Demux,
     /// `covers { NAME, … }` of a checksum field.
     Covers,
+    /// What a length counts, as a protocol's field declares it.
+    Counts,
     /// `length { bytes }` in a protocol.
     Length,
     /// `pseudo { NAME, … }` in a protocol.
@@ -272,9 +274,21 @@ impl Field {
     pub fn covers(&self) -> Option<Covers> {
         child(&self.syntax)
     }
+
+    /// What it counts, if it is a declared length.
+    pub fn counts(&self) -> Option<Counts> {
+        child(&self.syntax)
+    }
 }
 
 impl Covers {
+    /// The names listed.
+    pub fn names(&self) -> impl Iterator<Item = Name> + use<> {
+        names(&self.syntax)
+    }
+}
+
+impl Counts {
     /// The names listed.
     pub fn names(&self) -> impl Iterator<Item = Name> + use<> {
         names(&self.syntax)

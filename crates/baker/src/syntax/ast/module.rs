@@ -208,6 +208,16 @@ impl Table {
         child(child::<Idle>(&self.syntax)?.syntax())
     }
 
+    /// Of a table of meters: tokens that come per second into one that begins, if written.
+    pub fn rate(&self) -> Option<Expr> {
+        child(child::<Rate>(&self.syntax)?.syntax())
+    }
+
+    /// Of a table of meters: tokens that one has at most, if written.
+    pub fn burst(&self) -> Option<Expr> {
+        child(child::<Burst>(&self.syntax)?.syntax())
+    }
+
     /// The table whose keys its values are, if it says so.
     pub fn led_into(&self) -> Option<Name> {
         name(child::<IntoClause>(&self.syntax)?.syntax())

@@ -87,7 +87,9 @@ impl Parser<'_> {
             return true;
         }
         match self.nth(3) {
-            Name => !(self.in_field && self.nth_keyword(3) == Some(CoversKw) && self.nth(4) == LBrace),
+            Name => {
+                !(self.in_field && matches!(self.nth_keyword(3), Some(CoversKw | CountsKw)) && self.nth(4) == LBrace)
+            }
             Int | Mac | Ipv4 | Ipv6 | TrueKw | FalseKw | NullKw | LParen => true,
             _ => false,
         }
@@ -190,7 +192,7 @@ impl Parser<'_> {
 
     /// `NAME '{'`, when what follows can be the inside of a structure value.
     fn at_struct_value(&self) -> bool {
-        if self.before_body || self.in_field && self.at_keyword(CoversKw) {
+        if self.before_body || self.in_field && matches!(self.nth_keyword(0), Some(CoversKw | CountsKw)) {
             return false;
         }
         let inside = self.nth(2) == RBrace || self.nth_is_field_name(2) && self.nth(3) == Colon;

@@ -280,8 +280,10 @@ impl Parser<'_> {
                 self.expr();
             }
             self.in_field = false;
-            if self.at_keyword(CoversKw) {
-                self.covers();
+            match self.nth_keyword(0) {
+                Some(CoversKw) => self.parts(Covers, CoversKw),
+                Some(CountsKw) => self.parts(Counts, CountsKw),
+                _ => {}
             }
         }
         self.semicolon("after this field");
@@ -296,9 +298,10 @@ impl Parser<'_> {
         self.finish();
     }
 
-    fn covers(&mut self) {
-        self.start(Covers);
-        self.bump_as(CoversKw);
+    /// What a checksum covers, or a length counts.
+    fn parts(&mut self, node: SyntaxKind, keyword: SyntaxKind) {
+        self.start(node);
+        self.bump_as(keyword);
         self.covered_fields();
         self.finish();
     }

@@ -147,6 +147,7 @@ impl Parser<'_> {
             self.expr();
             self.close(RBracket, "after the number of entries");
         }
+        self.rate_and_burst();
         if self.at_keyword(OfKw) {
             self.start(OfClause);
             self.bump_as(OfKw);
@@ -187,6 +188,13 @@ impl Parser<'_> {
             self.expr();
             self.close(RBracket, "after the number of meters");
         }
+        self.rate_and_burst();
+        self.semicolon("after this meter");
+        self.finish();
+    }
+
+    /// `('rate' expr 'burst' expr)?`
+    fn rate_and_burst(&mut self) {
         if self.at_keyword(RateKw) {
             self.start(Rate);
             self.bump_as(RateKw);
@@ -198,8 +206,6 @@ impl Parser<'_> {
             }
             self.finish();
         }
-        self.semicolon("after this meter");
-        self.finish();
     }
 
     fn queue(&mut self) {

@@ -132,8 +132,13 @@ fn tables(world: &World, module: &Module, text: &mut String) {
         let _ = writeln!(text, "counter {name}{size};");
     }
     for (name, size, clause) in &module.meters {
-        let size = if *size == 1 { String::new() } else { format!("[{size}]") };
-        let _ = writeln!(text, "meter {name}{size}{clause};");
+        // Several meters are those of keys, some of which age.
+        let _ = match size {
+            1 => writeln!(text, "meter {name}{clause};"),
+            2 => writeln!(text, "hash<u32, meter> {name}[2]{clause} idle 1s;"),
+            _ if clause.len() % 2 == 0 => writeln!(text, "array<meter> {name}[{size}]{clause};"),
+            _ => writeln!(text, "hash<u32, meter> {name}[{size}]{clause};"),
+        };
     }
 }
 

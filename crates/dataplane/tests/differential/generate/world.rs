@@ -282,7 +282,7 @@ impl World {
 
     fn timers(&mut self, n: &mut SplitMix64, module: usize) {
         let most = if self.style.is_kernel() { 1 } else { 3 };
-        let ppfs = self.ppfs.len();
+        let (ppfs, kernel) = (self.ppfs.len(), self.style.is_kernel());
         let module = &mut self.modules[module];
         for i in 0..n.below(most) {
             let table = n.below(module.tables.len() + 1);
@@ -291,8 +291,14 @@ impl World {
             module.timers.push(Timer { name: format!("every{i}"), table, period });
         }
         for table in 0..module.tables.len() {
-            // Takes no number, so that other programs stay what they are.
-            if module.tables[table].kind != Kind::Lpm && (ppfs + 3 * table).is_multiple_of(5) {
+            // Takes no number, so that other programs stay what they are. In the kernel's small ones there are few
+            // tables; entries of an array are always there to have a deadline.
+            let has_timer = match (kernel, module.tables[table].kind) {
+                (_, Kind::Lpm) => false,
+                (true, Kind::Array) => true,
+                _ => (ppfs + 3 * table).is_multiple_of(5),
+            };
+            if has_timer {
                 module.timers.push(Timer { name: format!("at{table}"), table: Some(table), period: 0 });
             }
         }

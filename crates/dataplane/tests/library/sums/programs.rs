@@ -331,10 +331,12 @@ impl Writer<'_> {
         if added {
             let name = self.name();
             let number = if kind == 0x0800 { 4 } else { 41 };
+            // The length is the compiler's, or the program's own.
+            let own = if self.n.below(2) == 0 { "" } else { "NAME->total_length = (u16) packet_length(NAME);\n" };
+            self.out +=
+                &format!("ipv4_packet_t *{name} = packet_encap({});\n{}", root.name, own.replace("NAME", &name));
             self.out += &format!(
-                "ipv4_packet_t *{name} = packet_encap({});\n{name}->total_length = (u16) packet_length({name});\n\
-                 {name}->protocol = {number}; {name}->src = {}; {name}->ttl = {};\n",
-                root.name,
+                "{name}->protocol = {number}; {name}->src = {}; {name}->ttl = {};\n",
                 self.n.bits(32),
                 self.n.bits(8)
             );
