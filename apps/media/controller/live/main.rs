@@ -9,6 +9,7 @@ mod origin;
 mod pools;
 mod publisher;
 mod server;
+mod source;
 mod viewer;
 
 #[allow(dead_code)]
@@ -255,5 +256,31 @@ fn published_streams_are_viewed() {
     }
     let origins = media.json(&["media", "origins"]).to_string();
     assert!(origins.contains("the connection of its publisher has ended"), "{origins}");
+    media.stop();
+}
+
+/// Streams and answers go by the GET, requests and reports by POSTs, of which another one takes the place of the first.
+#[test]
+fn streams_pass_by_tunnels_over_http() {
+    let media = Media::start("xdp", &[]);
+    let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
+    for (proxy, _) in PROXIES {
+        let mut own = Viewer::tunnel(&media.viewers, proxy, &format!("{}/live", ORIGINS[0]));
+        own.good("DESCRIBE", &own.url.clone(), &[("Accept", "application/sdp")]);
+        own.set_up_interleaved(0);
+        own.play();
+        let first = own.receive(0, 100);
+        own.post(&media.viewers, proxy);
+        own.good("GET_PARAMETER", &own.url.clone(), &[]);
+        let received = [first, own.receive(0, 100)].concat();
+        let sent = server.log.lock().unwrap().sent[&0].clone();
+        assert_eq!(compare(&received, &sent), 0);
+        assert_eq!(media.json(&["media", "sessions"])[0]["tracks"][0]["to"], "tunnelled");
+        own.good("TEARDOWN", &own.url.clone(), &[]);
+        drop(own);
+    }
+    media.wait("something is left", |media| media.metric("media_connections") == 0);
+    assert_eq!(media.metric("media_tunnels_total"), 2);
+    assert_eq!(media.metric("media_packets_slow_total"), 0);
     media.stop();
 }

@@ -86,6 +86,27 @@ fn mistakes_are_told() {
             "[controllers.media.streams.x]\nurl = \"rtsp://h\"\nviewers.addresses = \"1.2.3.4/33\"\n",
             "x.viewers.addresses: ",
         ),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3\"\n", "x.url: \"rtp://239.1.2.3\" is none"),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\n", "x: what it sends is not said"),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nuser = \"u\"\n", "x.user: unknown key"),
+        ("[controllers.media.streams.x]\nurl = \"udp://127.0.0.1:5004\"\n", "x.url: 127.0.0.1 is nowhere to send"),
+        ("[controllers.media.streams.x]\nurl = \"udp://224.0.0.9:5004\"\n", "x.url: 224.0.0.9 is nowhere to send"),
+        (
+            "[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nsdp = \"/nowhere/x.sdp\"\n",
+            "x.sdp: /nowhere/x.sdp: No such file",
+        ),
+        (
+            "[controllers.media.streams.x]\nurl = \"udp://239.1.2.3:5004\"\nsource = \"::1\"\n",
+            "x.source: \"::1\" is none",
+        ),
+        (
+            "[controllers.media.streams.x]\nurl = \"udp://10.0.2.1:5004\"\ninterface = \"a\"\n",
+            "x.interface: no group is",
+        ),
+        (
+            "[controllers.media.streams]\nx.url = \"udp://239.1.2.3:5004\"\ny = { url = \"rtp://239.1.2.3:5004\", payload = \"mp2t\" }\n",
+            "has port 5004 of 239.1.2.3, too",
+        ),
     ] {
         let all = format!("{EXAMPLE}\n{text}");
         let errors = Config::parse("t.toml", &all, &program, MEDIA).map(|_| ()).unwrap_err();

@@ -80,11 +80,14 @@ impl<W: World> Proxy<W> {
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
         match request.method.as_str() {
-            "REDIRECT" => match (self.upstreams.get(&id), request.headers.get("location")) {
+            "REDIRECT" => {
+                let location = request.headers.get("location").unwrap_or("");
                 // Nothing was set up there that would be lost.
-                (Some(own), Some(location)) if own.session.is_none() => self.redirected(id, location),
-                _ => self.fail_upstream(id, 502, "it has ended the session (REDIRECT)"),
-            },
+                match self.upstreams.get(&id).is_some_and(|own| own.session.is_none()) {
+                    true => self.redirected(id, location),
+                    false => self.moved(id, location),
+                }
+            }
             "TEARDOWN" => self.fail_upstream(id, 502, "it has ended the session (TEARDOWN)"),
             _ => {}
         }
@@ -104,6 +107,14 @@ impl<W: World> Proxy<W> {
                 own.auth = Some(auth);
                 return self.send(id, job, tries + 1);
             }
+        }
+        if response.status == 401 && own.presentation.prover.is_some() {
+            return self.pass_challenge(id, job, &response);
+        }
+        let unproved = own.presentation.credentials.is_none() && own.presentation.pool.is_none();
+        if response.status == 401 && unproved && matches!(job, Job::Describe) {
+            self.refuse_unproved(id);
+            return self.fail_upstream(id, 502, "it asks for a password, and none is configured");
         }
         if (300..400).contains(&response.status) && matches!(job, Job::Describe | Job::Options) {
             return self.redirected(id, response.headers.get("location").unwrap_or(""));
@@ -160,20 +171,10 @@ impl<W: World> Proxy<W> {
 
     /// Another place is named (RFC 2326 section 11.3).
     fn redirected(&mut self, id: UpstreamId, location: &str) {
-        let Some(own) = self.upstreams.get_mut(&id) else { return };
-        let here = Url::parse(&own.url).map(|url| (url.host.to_owned(), url.port()));
-        let next = Url::parse(location).map(|url| (url.host.to_owned(), url.port(), url.without_user()));
-        let Some((host, port, url)) = next else {
-            return self.fail_upstream(id, 502, "a redirection leads nowhere");
+        let url = match self.place_of_redirection(id, location) {
+            Ok(url) => url,
+            Err(why) => return self.fail_upstream(id, 502, &why),
         };
-        own.redirects += 1;
-        if own.redirects > MOST_REDIRECTS {
-            return self.fail_upstream(id, 502, "too many redirections");
-        }
-        let same = here.is_some_and(|(own, _)| own == host);
-        if !same && !self.settings.permits(&host, port) {
-            return self.fail_upstream(id, 502, &format!("a redirection leads to {host}, which is not allowed"));
-        }
         let (connection, before) = (self.new_id(), {
             let Some(own) = self.upstreams.get_mut(&id) else { return };
             own.url.clone_from(&url);
@@ -189,6 +190,24 @@ impl<W: World> Proxy<W> {
         self.connect(id, connection);
     }
 
+    /// The URL that a redirection leads to.
+    ///
+    /// # Errors
+    /// Why it is not followed.
+    pub(super) fn place_of_redirection(&mut self, id: UpstreamId, location: &str) -> Result<String, String> {
+        let Some(own) = self.upstreams.get_mut(&id) else { return Err("it has ended".into()) };
+        let url = Url::parse(location).ok_or("a redirection leads nowhere")?;
+        own.redirects += 1;
+        if own.redirects > MOST_REDIRECTS {
+            return Err("too many redirections".into());
+        }
+        let same = Url::parse(&own.url).is_some_and(|own| own.host == url.host);
+        if !same && !self.settings.permits(url.host, url.port()) {
+            return Err(format!("a redirection leads to {}, which is not allowed", url.host));
+        }
+        Ok(url.without_user())
+    }
+
     fn described(&mut self, id: UpstreamId, response: &Response) {
         let Ok(description) = Description::parse(&response.body) else {
             return self.fail_upstream(id, 502, "the description can't be read");
@@ -198,7 +217,7 @@ impl<W: World> Proxy<W> {
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
         let before = own.description.take();
         if before.is_none() {
-            own.live = own.forced_live.unwrap_or(description.is_live());
+            own.live = !own.is_proved() && own.forced_live.unwrap_or(description.is_live());
         }
         let mut tracks = tracks_of(&description, &own.base);
         // A control URL at another host would have the proxy's session leave its connection.
@@ -216,6 +235,7 @@ impl<W: World> Proxy<W> {
             Some(before) => return self.described_again(id, &before, description, tracks),
             None => (own.description, own.tracks) = (Some(description), tracks),
         }
+        self.share_unproved(id);
         self.serve_waiting(id);
         self.ask_next(id);
     }
@@ -233,7 +253,7 @@ impl<W: World> Proxy<W> {
         };
         let asked = own.tracks[track].channels;
         let same = chosen.lower == if asked.is_some() { Lower::Tcp } else { Lower::Udp };
-        if !same || chosen.multicast {
+        if !same || chosen.multicast != own.multicast {
             return self.fail_upstream(id, 502, "the origin sends by another transport than it was asked for");
         }
         own.session = Some(said.id);
@@ -243,12 +263,16 @@ impl<W: World> Proxy<W> {
         let source = chosen.source.as_deref().and_then(|source| source.parse().ok());
         let source = source.filter(|source: &std::net::IpAddr| !source.is_unspecified() && !source.is_multicast());
         let source = source.unwrap_or(peer.ip());
-        let own = &mut own.tracks[track];
+        let grouped = own.multicast;
+        if grouped && let Err(why) = self.join_group(id, track, &chosen, local.ip()) {
+            return self.fail_upstream(id, 502, &why);
+        }
+        let Some(own) = self.upstreams.get_mut(&id).map(|own| &mut own.tracks[track]) else { return };
         own.channels = asked.map(|asked| chosen.interleaved.unwrap_or(asked));
         own.source = Some(source).filter(|_| asked.is_none());
         if let Some((rtp, rtcp)) = chosen.server_port.filter(|(rtp, _)| asked.is_none() && *rtp != 0) {
             let src = SocketAddr::new(source, rtp);
-            own.key = Some(FlowKey { src, dst: SocketAddr::new(local.ip(), own.port) });
+            own.key = Some(FlowKey { src, dst: SocketAddr::new(own.listens.unwrap_or(local.ip()), own.port) });
             own.rtcp = Some(SocketAddr::new(source, rtcp));
         }
         own.state = TrackState::Ready;

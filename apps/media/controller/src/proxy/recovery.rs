@@ -34,6 +34,8 @@ pub(super) struct Recovery {
     /// Pauses so far.
     pauses: u32,
     step: Step,
+    /// Where the origin has sent it: it is asked for there first.
+    to: Option<String>,
     /// Whether it is to play again.
     plays: bool,
     /// The tracks that there were.
@@ -75,6 +77,22 @@ impl Upstream {
         self.recovery.as_ref().is_some_and(|own| !matches!(own.step, Step::Done(_)))
     }
 
+    /// Whether an origin that takes the place of this one is to play it.
+    fn is_to_play(&self) -> bool {
+        let recovery = self.recovery.as_ref().filter(|_| self.is_recovering());
+        self.playing || recovery.is_some_and(|own| own.plays)
+    }
+
+    /// The tracks that one must give: those that this one gives, or is asked for.
+    fn wanted_tracks(&self) -> Vec<usize> {
+        let is_there = |(_, track): &(usize, &Track)| matches!(track.state, TrackState::Asked | TrackState::Ready);
+        let mut tracks: Vec<usize> = self.tracks.iter().enumerate().filter(is_there).map(|(at, _)| at).collect();
+        tracks.extend(self.recovery.iter().filter(|_| self.is_recovering()).flat_map(|own| &own.tracks));
+        tracks.sort_unstable();
+        tracks.dedup();
+        tracks
+    }
+
     /// The origin plays it from now on.
     pub(super) fn begin_to_play(&mut self, answer: &Response, now: Duration) {
         self.note_position(answer, now);
@@ -106,23 +124,52 @@ impl Upstream {
 }
 
 impl<W: World> Proxy<W> {
+    /// The origin sends a session elsewhere (REDIRECT, RFC 2326 section 10.10): it goes on there, where that is allowed.
+    pub(super) fn moved(&mut self, id: UpstreamId, location: &str) {
+        let now = self.now;
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
+        if own
+            .recovery
+            .as_ref()
+            .is_none_or(|own| matches!(own.step, Step::Done(then) if now.saturating_sub(then) > STABLE))
+        {
+            own.redirects = 0;
+        }
+        let url = match self.place_of_redirection(id, location) {
+            // What a client proves at one origin is not for another one.
+            Ok(_) if self.upstreams.get(&id).is_some_and(Upstream::is_proved) => {
+                return self.fail_upstream(id, 502, "it has ended the session (REDIRECT)");
+            }
+            Ok(url) => url,
+            Err(why) => return self.fail_upstream(id, 502, &format!("it has ended the session (REDIRECT): {why}")),
+        };
+        let under_way = self.under_way();
+        let Some(own) = self.upstreams.get(&id) else { return };
+        let (redirects, plays, tracks) = (own.redirects, own.is_to_play(), own.wanted_tracks());
+        self.lose_origin(id);
+        if let Some(own) = self.upstreams.get_mut(&id) {
+            own.redirects = redirects;
+            let (step, to) = (Step::Waits(now), Some(url.clone()));
+            own.recovery = Some(Recovery { since: now, tried: Vec::new(), pauses: 0, step, to, plays, tracks });
+        }
+        if under_way < MOST_UNDER_WAY {
+            self.ask_at(id, None, url);
+        }
+    }
+
     /// Has a presentation come from another origin; false: there is none, or nobody wants it.
     pub(super) fn replace_origin(&mut self, id: UpstreamId) -> bool {
         let (now, retry) = (self.now, self.settings.timeouts.retry);
         let Some(own) = self.upstreams.get(&id) else { return false };
-        if own.viewers.is_empty() && own.waiting.is_empty() {
+        // Who is not asked can't be asked again.
+        if own.viewers.is_empty() && own.waiting.is_empty() || own.source.is_some() {
             return false;
         }
         let recovery = own.recovery.as_ref();
-        let plays = own.playing || recovery.is_some_and(|own| own.plays && !matches!(own.step, Step::Done(_)));
-        let is_there = |(_, track): &(usize, &Track)| matches!(track.state, TrackState::Asked | TrackState::Ready);
-        let mut tracks: Vec<usize> = own.tracks.iter().enumerate().filter(is_there).map(|(at, _)| at).collect();
+        let (plays, tracks) = (own.is_to_play(), own.wanted_tracks());
         let more = recovery.filter(|own| !matches!(own.step, Step::Done(then) if now.saturating_sub(then) > STABLE));
         let (since, mut tried, mut pauses) =
             more.map_or((now, Vec::new(), 0), |own| (own.since, own.tried.clone(), own.pauses));
-        tracks.extend(recovery.filter(|_| own.is_recovering()).iter().flat_map(|own| &own.tracks));
-        tracks.sort_unstable();
-        tracks.dedup();
         tried.extend(own.server);
         let presentation = own.presentation.clone();
         // What nobody has got anything of yet may be asked for again by who wants it. What has an end is at a place
@@ -151,7 +198,7 @@ impl<W: World> Proxy<W> {
         };
         self.lose_origin(id);
         if let Some(own) = self.upstreams.get_mut(&id) {
-            own.recovery = Some(Recovery { since, tried, pauses, step, plays, tracks });
+            own.recovery = Some(Recovery { since, tried, pauses, step, to: None, plays, tracks });
         }
         if let (Step::Asks, Some((server, url))) = (step, place) {
             self.ask_at(id, server, url);
@@ -211,7 +258,7 @@ impl<W: World> Proxy<W> {
         self.counts_of(server, &url).asked += 1;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         tracing::warn!(origin = %url, lost = %own.url, "a stream is asked for once more");
-        own.recovery.iter_mut().for_each(|own| own.step = Step::Asks);
+        own.recovery.iter_mut().for_each(|own| (own.step, own.to) = (Step::Asks, None));
         (own.server, own.base) = (server, url.clone());
         own.url = url;
         own.timeout = Duration::from_secs(60);
@@ -231,6 +278,9 @@ impl<W: World> Proxy<W> {
             return;
         }
         let (presentation, tried) = (own.presentation.clone(), recovery.tried.clone());
+        if let Some(url) = recovery.to.clone() {
+            return self.ask_at(id, None, url);
+        }
         match self.place(&presentation, &tried) {
             Some((server, url)) => self.ask_at(id, server, url),
             // None of its pool works: it is seen again after the next pause.
