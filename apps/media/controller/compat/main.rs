@@ -184,3 +184,44 @@ fn what_ffmpeg_publishes_is_viewed() {
     }
     media.stop();
 }
+
+/// ffmpeg sends a film to groups, as RTP and without it; each frame that comes to players is one of the film's.
+#[test]
+fn what_ffmpeg_sends_to_groups_is_viewed() {
+    let section = "[controllers.media.limits]";
+    let streams = "[controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
+        interface = \"servers\"\n\n[controllers.media.streams.bare]\nurl = \"udp://239.1.2.4:5008\"\n\
+        interface = \"servers\"\n\n";
+    let media = Media::start("xdp", &[(section, &format!("{streams}{section}"))]);
+    must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    let scratch = Scratch::new();
+    let film = scratch.path("film.ts");
+    players::film(&media.viewers, &film, 20);
+    let expected = players::frames(&media.viewers, &film);
+    for (name, format, to) in [
+        ("hall", "rtp_mpegts", "rtp://239.1.2.3:5004"),
+        ("bare", "mpegts", "udp://239.1.2.4:5008?pkt_size=1316&localaddr=10.0.2.11"),
+    ] {
+        let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", &film, "-c", "copy"]);
+        let _sender = must(sender.args(["-f", format, to]).spawn());
+        let url = format!("rtsp://10.0.1.1:8554/{name}");
+        thread::scope(|scope| {
+            for transport in TRANSPORTS {
+                let (media, url, expected) = (&media, &url, &expected);
+                scope.spawn(move || {
+                    let frames = players::live(&media.viewers, url, transport, "4");
+                    let is_sent =
+                        |begin: &usize| expected.windows(frames.len() - begin).any(|own| *own == frames[*begin..]);
+                    let begin = (0..frames.len().min(2 * KEY)).find(is_sent);
+                    println!(
+                        "{url} over {transport}: {} frames, of them {begin:?} before the first key frame",
+                        frames.len()
+                    );
+                    assert!(begin.is_some_and(|begin| frames.len() - begin >= 50), "{url} over {transport}");
+                });
+            }
+        });
+    }
+    assert_eq!(media.metric("media_datagrams_malformed_total"), 0);
+    media.stop();
+}

@@ -124,7 +124,8 @@ impl<W: World> Proxy<W> {
         if token.is_some_and(|token| access.knows(token)) {
             return Verdict::Admitted;
         }
-        let Some(field) = request.headers.get(if target.forwarded { "proxy-authorization" } else { "authorization" }) else {
+        let Some(field) = request.headers.get(if target.forwarded { "proxy-authorization" } else { "authorization" })
+        else {
             return if token.is_some() { Verdict::Wrong } else { Verdict::Unknown };
         };
         let Some(said) = Authorization::parse(field).filter(|said| self.settings.schemes.contains(&said.scheme()))
@@ -162,8 +163,7 @@ impl<W: World> Proxy<W> {
             return self.refuse(id, request, 403);
         }
         let (text, now) = (format!("{:016x}{:016x}", self.world.random(), self.world.random()), self.now);
-        let (status, field) =
-            if target.forwarded { (407, "Proxy-Authenticate") } else { (401, "WWW-Authenticate") };
+        let (status, field) = if target.forwarded { (407, "Proxy-Authenticate") } else { (401, "WWW-Authenticate") };
         let mut response = Response::new(status, request.cseq());
         for challenge in challenges(&self.settings.schemes, REALM, &text, stale) {
             response.headers.push(field, challenge);

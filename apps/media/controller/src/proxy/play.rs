@@ -92,7 +92,11 @@ impl<W: World> Proxy<W> {
             if progress.seen != 0 {
                 let seq = (progress.highest as u16).wrapping_add(1).wrapping_add(rewrite.sequence);
                 let rtptime = progress.timestamp.wrapping_add(rewrite.timestamp);
-                infos.push(RtpInfo { url: self.track_url(session, &base, track), seq: Some(seq), rtptime: Some(rtptime) });
+                infos.push(RtpInfo {
+                    url: self.track_url(session, &base, track),
+                    seq: Some(seq),
+                    rtptime: Some(rtptime),
+                });
             }
         }
         let mut response = Response::new(200, request.cseq());
