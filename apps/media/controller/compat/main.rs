@@ -71,6 +71,7 @@ fn films(driver: &str) {
     }
     assert_eq!(media.metric("media_packets_relayed_total"), 0);
     assert_eq!(media.metric("media_streams_failed_total"), 0);
+    assert_eq!(media.metric("media_tunnels_total"), 2 * (PLAYERS.len() as u64 - 1));
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();
 }
@@ -223,5 +224,28 @@ fn what_ffmpeg_sends_to_groups_is_viewed() {
         });
     }
     assert_eq!(media.metric("media_datagrams_malformed_total"), 0);
+    media.stop();
+}
+
+/// A player that knows nothing of the proxy: the kernel leads its connections there. It has the origin's password, which
+/// the proxy has not.
+#[test]
+fn a_player_proves_the_origins_password() {
+    let media = Media::start("xdp", &[]);
+    let _camera = camera(&media, None);
+    must(media.viewers.check(&["ip", "route", "add", "10.0.2.0/24", "via", "10.0.1.1"]));
+    let rules = "table ip lead { chain in { type nat hook prerouting priority dstnat; \
+        iifname \"viewers\" tcp dport 8555 redirect to :8554; }; }";
+    must(media.proxy.check(&["nft", rules]));
+    for transport in TRANSPORTS {
+        let frames = players::live(&media.viewers, "rtsp://viewer:secret@10.0.2.11:8555/test", transport, "4");
+        println!("with a password of the origin over {transport}: {} frames", frames.len());
+        assert!(frames.len() > 50, "{transport}");
+    }
+    let wrong = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-i"]);
+    let wrong =
+        must(wrong.args(["rtsp://viewer:guess@10.0.2.11:8555/test", "-f", "null", "-"]).limit(PATIENCE).run());
+    assert!(wrong.both().contains("401"), "{wrong}");
+    assert!(media.metric("media_streams_total") >= 4);
     media.stop();
 }

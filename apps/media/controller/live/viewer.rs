@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lab::Namespace;
+use md5::{Digest, Md5};
 use nix::sys::socket::{setsockopt, sockopt};
 use wire::rtsp::framing::{Framer, Item};
 use wire::rtsp::message::{Request, Response};
@@ -26,6 +27,8 @@ pub struct Viewer {
     /// Where requests go by a tunnel over HTTP, as base64.
     post: Option<TcpStream>,
     framer: Framer,
+    /// User, password, and the nonce that it is proven for.
+    pub password: Option<[String; 3]>,
     cseq: u32,
     pub session: String,
     pub url: String,
@@ -50,7 +53,7 @@ impl Viewer {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("rtsp://{proxy}/{path}");
         let (framer, session, tracks, data) = (Framer::default(), String::new(), Vec::new(), Vec::new());
-        Viewer { stream, post: None, framer, cseq: 0, session, url, tracks, data }
+        Viewer { stream, post: None, framer, password: None, cseq: 0, session, url, tracks, data }
     }
 
     /// Connects to the proxy by a tunnel over HTTP.
@@ -105,6 +108,9 @@ impl Viewer {
             request.headers.push("Session", self.session.clone());
         }
         headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
+        if let Some(own) = &self.password {
+            request.headers.push("Authorization", proof(own, method, url));
+        }
         self.write(&request.to_bytes());
         loop {
             match self.item() {
@@ -266,6 +272,15 @@ impl Viewer {
     pub fn begin(&self, track: usize) -> Option<(u16, u32)> {
         self.tracks[track].begin
     }
+}
+
+/// RFC 2069 section 2.1.2, for the realm of the model.
+fn proof([user, password, nonce]: &[String; 3], method: &str, url: &str) -> String {
+    let md5 = |text: String| Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let secret = md5(format!("{user}:cameras:{password}"));
+    let response = md5(format!("{secret}:{nonce}:{}", md5(format!("{method}:{url}"))));
+    let of = format!("username=\"{user}\", realm=\"cameras\", nonce=\"{nonce}\"");
+    format!("Digest {of}, uri=\"{url}\", response=\"{response}\"")
 }
 
 /// RFC 4648 section 4.

@@ -19,7 +19,8 @@ const HALL: &str = "rtsp://proxy/hall";
 const A: &str = "10.0.2.11:7000";
 const B: &str = "10.0.2.12:7000";
 
-fn model(url: &str, source: Option<&str>) -> Model {
+/// A stream without RTSP.
+pub fn hall(url: &str, source: Option<&str>) -> Named {
     let (first, bare) = place(url).unwrap();
     let plain = Plain {
         places: vec![first],
@@ -28,15 +29,12 @@ fn model(url: &str, source: Option<&str>) -> Model {
         bare,
         description: Description::parse(MP2T.as_bytes()).unwrap(),
     };
-    Model::with(Options::default(), |settings| {
-        settings.streams.push(Named {
-            name: "hall".into(),
-            url: url.into(),
-            live: Some(true),
-            plain: Some(Arc::new(plain)),
-            ..Named::default()
-        });
-    })
+    let plain = Some(Arc::new(plain));
+    Named { name: "hall".into(), url: url.into(), live: Some(true), plain, ..Named::default() }
+}
+
+fn model(url: &str, source: Option<&str>) -> Model {
+    Model::with(Options::default(), |settings| settings.streams.push(hall(url, source)))
 }
 
 fn plays(model: &mut Model, from: &str, port: u16) -> String {
