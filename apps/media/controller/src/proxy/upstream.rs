@@ -269,7 +269,15 @@ impl<W: World> Proxy<W> {
             track.key.take().into_iter().for_each(|key| self.effects.push_back(Effect::RemoveFlow(key)));
             self.tracks.remove(&track.number);
             let address = track.listens.take().or(own.addresses.map(|(local, _)| local.ip()));
-            address.into_iter().for_each(|address| self.release_pair(address, track.port));
+            match address {
+                // Whoever waits may be the next one that wants it, and nothing is sent from there.
+                Some(address) if own.source.is_some() => {
+                    self.pairs.remove(&(address, track.port));
+                    self.world.leave(address, track.port);
+                }
+                Some(address) => self.release_pair(address, track.port),
+                None => {}
+            }
         }
         self.effect(Effect::CloseOrigin(own.connection));
     }

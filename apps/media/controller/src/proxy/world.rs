@@ -21,6 +21,8 @@ pub trait World {
     /// # Errors
     /// Why it can't be had.
     fn listen(&mut self, at: &Listening) -> Result<(), String>;
+    /// Gives such a port back at once, so that it may be taken again: address, port of RTP.
+    fn leave(&mut self, address: IpAddr, port: u16);
     /// What was counted of a track.
     fn progress(&mut self, track: u32) -> Progress;
     /// Sets what was counted of a track whose packets the program does not see.

@@ -68,6 +68,10 @@ impl World for Live {
         self.datagrams.listen(at, &shared).map_err(|error| format!("port {} of {}: {error}", at.port, at.address))
     }
 
+    fn leave(&mut self, address: IpAddr, port: u16) {
+        self.datagrams.release_pair(address, port);
+    }
+
     fn progress(&mut self, track: u32) -> Progress {
         self.progress.as_ref().and_then(|table| table.get(&track)).unwrap_or_default()
     }

@@ -62,6 +62,10 @@ impl World for Surroundings {
         Ok(())
     }
 
+    fn leave(&mut self, _: IpAddr, port: u16) {
+        assert!(self.pairs.remove(&port), "{port} was not taken");
+    }
+
     fn progress(&mut self, track: u32) -> Progress {
         self.progress.get(&track).copied().unwrap_or_default()
     }
