@@ -227,7 +227,7 @@ fn what_ffmpeg_sends_to_groups_is_viewed() {
     media.stop();
 }
 
-/// A player that knows nothing of the proxy: the kernel leads its connections there. It has the origin's password, which
+/// A player that knows nothing of the proxy: the kernel leads its connections there. It has the origin's password, and
 /// the proxy has not.
 #[test]
 fn a_player_proves_the_origins_password() {
@@ -243,8 +243,7 @@ fn a_player_proves_the_origins_password() {
         assert!(frames.len() > 50, "{transport}");
     }
     let wrong = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-i"]);
-    let wrong =
-        must(wrong.args(["rtsp://viewer:guess@10.0.2.11:8555/test", "-f", "null", "-"]).limit(PATIENCE).run());
+    let wrong = must(wrong.args(["rtsp://viewer:guess@10.0.2.11:8555/test", "-f", "null", "-"]).limit(PATIENCE).run());
     assert!(wrong.both().contains("401"), "{wrong}");
     assert!(media.metric("media_streams_total") >= 4);
     media.stop();

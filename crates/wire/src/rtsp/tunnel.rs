@@ -1,6 +1,6 @@
 //! RTSP over HTTP, as QuickTime began it and cameras have it: a client has two connections with the same cookie. On the
-//! one that begins with GET everything comes to the client, as it would on a connection of RTSP; on the other one, which
-//! begins with POST, base64 of all that the client sends. A client may end the second and have another one in its place.
+//! one that begins with GET everything comes to the client, as it would on a connection of RTSP; on the other one,
+//! which begins with POST, base64 of all that the client sends. A client may end the second and have another one then.
 
 use base64::Engine;
 use base64::alphabet;

@@ -235,7 +235,7 @@ impl<W: World> Proxy<W> {
         if let Some((id, track)) =
             found.filter(|(id, _)| self.upstreams.get(id).is_some_and(|own| own.source.is_some()))
         {
-            return self.from_source(id, track, from, packet);
+            return self.datagram_of_source(id, track, from, packet);
         }
         self.counts.at_sockets += 1;
         if rtp::Header::read(packet).is_none() {

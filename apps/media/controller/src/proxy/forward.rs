@@ -1,6 +1,6 @@
-//! Plain forward proxying: a client sends the origin's own URL to the proxy. Its URLs are the origin's in all that follows,
-//! so proofs of passwords, which cover them, can pass: a challenge of the origin to the client, and the client's answer to
-//! the origin. Who proves something has the presentation for itself, and a connection of its own to the origin.
+//! Plain forward proxying: a client sends the origin's own URL to the proxy. Its URLs are the origin's in all that
+//! follows, so proofs of passwords, which cover them, can pass: a challenge of the origin to the client, and the
+//! client's answer to the origin. Who proves something has the presentation, and a connection there, for itself.
 
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;

@@ -15,6 +15,7 @@
 //! | `track`, `request` | its tracks, and what its origin is asked |
 //! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
+//! | `redirection` | origins that send their clients elsewhere |
 //! | `checks` | whether the origins of pools work |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
@@ -37,6 +38,7 @@ pub mod origins;
 mod play;
 mod publish;
 mod recovery;
+mod redirection;
 mod relay;
 mod reports;
 mod request;

@@ -23,8 +23,6 @@ fn status_for_client(status: u16) -> u16 {
     if [404, 453].contains(&status) { status } else { 502 }
 }
 
-/// Redirections in a row at most.
-const MOST_REDIRECTS: u32 = 4;
 /// Answers to challenges of one request at most: the second may be that the nonce is stale.
 const MOST_TRIES: u32 = 2;
 
@@ -167,45 +165,6 @@ impl<W: World> Proxy<W> {
             }
         }
         self.ask_next(id);
-    }
-
-    /// Another place is named (RFC 2326 section 11.3).
-    fn redirected(&mut self, id: UpstreamId, location: &str) {
-        let url = match self.place_of_redirection(id, location) {
-            Ok(url) => url,
-            Err(why) => return self.fail_upstream(id, 502, &why),
-        };
-        let (connection, before) = (self.new_id(), {
-            let Some(own) = self.upstreams.get_mut(&id) else { return };
-            own.url.clone_from(&url);
-            own.base = url;
-            own.auth = None;
-            own.asked = None;
-            own.queue.clear();
-            own.queue.extend([Job::Options, Job::Describe]);
-            own.connection
-        });
-        self.connections.remove(&before);
-        self.effect(Effect::CloseOrigin(before));
-        self.connect(id, connection);
-    }
-
-    /// The URL that a redirection leads to.
-    ///
-    /// # Errors
-    /// Why it is not followed.
-    pub(super) fn place_of_redirection(&mut self, id: UpstreamId, location: &str) -> Result<String, String> {
-        let Some(own) = self.upstreams.get_mut(&id) else { return Err("it has ended".into()) };
-        let url = Url::parse(location).ok_or("a redirection leads nowhere")?;
-        own.redirects += 1;
-        if own.redirects > MOST_REDIRECTS {
-            return Err("too many redirections".into());
-        }
-        let same = Url::parse(&own.url).is_some_and(|own| own.host == url.host);
-        if !same && !self.settings.permits(url.host, url.port()) {
-            return Err(format!("a redirection leads to {}, which is not allowed", url.host));
-        }
-        Ok(url.without_user())
     }
 
     fn described(&mut self, id: UpstreamId, response: &Response) {

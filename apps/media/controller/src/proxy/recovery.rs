@@ -54,6 +54,17 @@ enum Step {
 }
 
 impl Recovery {
+    /// One that begins with the place where the origin has sent it.
+    pub(super) fn moved(now: Duration, to: String, plays: bool, tracks: Vec<usize>) -> Recovery {
+        let (tried, step, to) = (Vec::new(), Step::Waits(now), Some(to));
+        Recovery { since: now, tried, pauses: 0, step, to, plays, tracks }
+    }
+
+    /// Whether it is over, and its origin was not lost at once.
+    pub(super) fn is_stable(&self, now: Duration) -> bool {
+        matches!(self.step, Step::Done(then) if now.saturating_sub(then) > STABLE)
+    }
+
     /// Whether nothing is asked at the moment.
     pub(super) fn waits(&self) -> bool {
         matches!(self.step, Step::Waits(_))
@@ -78,13 +89,13 @@ impl Upstream {
     }
 
     /// Whether an origin that takes the place of this one is to play it.
-    fn is_to_play(&self) -> bool {
+    pub(super) fn is_to_play(&self) -> bool {
         let recovery = self.recovery.as_ref().filter(|_| self.is_recovering());
         self.playing || recovery.is_some_and(|own| own.plays)
     }
 
     /// The tracks that one must give: those that this one gives, or is asked for.
-    fn wanted_tracks(&self) -> Vec<usize> {
+    pub(super) fn wanted_tracks(&self) -> Vec<usize> {
         let is_there = |(_, track): &(usize, &Track)| matches!(track.state, TrackState::Asked | TrackState::Ready);
         let mut tracks: Vec<usize> = self.tracks.iter().enumerate().filter(is_there).map(|(at, _)| at).collect();
         tracks.extend(self.recovery.iter().filter(|_| self.is_recovering()).flat_map(|own| &own.tracks));
@@ -124,39 +135,6 @@ impl Upstream {
 }
 
 impl<W: World> Proxy<W> {
-    /// The origin sends a session elsewhere (REDIRECT, RFC 2326 section 10.10): it goes on there, where that is allowed.
-    pub(super) fn moved(&mut self, id: UpstreamId, location: &str) {
-        let now = self.now;
-        let Some(own) = self.upstreams.get_mut(&id) else { return };
-        if own
-            .recovery
-            .as_ref()
-            .is_none_or(|own| matches!(own.step, Step::Done(then) if now.saturating_sub(then) > STABLE))
-        {
-            own.redirects = 0;
-        }
-        let url = match self.place_of_redirection(id, location) {
-            // What a client proves at one origin is not for another one.
-            Ok(_) if self.upstreams.get(&id).is_some_and(Upstream::is_proved) => {
-                return self.fail_upstream(id, 502, "it has ended the session (REDIRECT)");
-            }
-            Ok(url) => url,
-            Err(why) => return self.fail_upstream(id, 502, &format!("it has ended the session (REDIRECT): {why}")),
-        };
-        let under_way = self.under_way();
-        let Some(own) = self.upstreams.get(&id) else { return };
-        let (redirects, plays, tracks) = (own.redirects, own.is_to_play(), own.wanted_tracks());
-        self.lose_origin(id);
-        if let Some(own) = self.upstreams.get_mut(&id) {
-            own.redirects = redirects;
-            let (step, to) = (Step::Waits(now), Some(url.clone()));
-            own.recovery = Some(Recovery { since: now, tried: Vec::new(), pauses: 0, step, to, plays, tracks });
-        }
-        if under_way < MOST_UNDER_WAY {
-            self.ask_at(id, None, url);
-        }
-    }
-
     /// Has a presentation come from another origin; false: there is none, or nobody wants it.
     pub(super) fn replace_origin(&mut self, id: UpstreamId) -> bool {
         let (now, retry) = (self.now, self.settings.timeouts.retry);
@@ -167,7 +145,7 @@ impl<W: World> Proxy<W> {
         }
         let recovery = own.recovery.as_ref();
         let (plays, tracks) = (own.is_to_play(), own.wanted_tracks());
-        let more = recovery.filter(|own| !matches!(own.step, Step::Done(then) if now.saturating_sub(then) > STABLE));
+        let more = recovery.filter(|own| !own.is_stable(now));
         let (since, mut tried, mut pauses) =
             more.map_or((now, Vec::new(), 0), |own| (own.since, own.tried.clone(), own.pauses));
         tried.extend(own.server);
@@ -186,7 +164,7 @@ impl<W: World> Proxy<W> {
             tried.clear();
         }
         let step = match place {
-            Some(_) if self.under_way() < MOST_UNDER_WAY => Step::Asks,
+            Some(_) if self.may_ask() => Step::Asks,
             Some(_) => Step::Waits(now),
             None => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << pauses.min(10)).min(LONGEST_PAUSE);
@@ -206,13 +184,18 @@ impl<W: World> Proxy<W> {
         true
     }
 
+    /// Whether one more may be asked for.
+    pub(super) fn may_ask(&self) -> bool {
+        self.under_way() < MOST_UNDER_WAY
+    }
+
     fn under_way(&self) -> usize {
         let asks = |own: &&Upstream| own.recovery.as_ref().is_some_and(|own| own.step == Step::Asks);
         self.upstreams.values().filter(asks).count()
     }
 
     /// A presentation has lost its origin: what is left is what its clients have.
-    fn lose_origin(&mut self, id: UpstreamId) {
+    pub(super) fn lose_origin(&mut self, id: UpstreamId) {
         let now = self.now;
         let clock = self.world.clock();
         let Some(mut own) = self.upstreams.remove(&id) else { return };
@@ -253,7 +236,7 @@ impl<W: World> Proxy<W> {
     }
 
     /// Asks for a presentation that has lost its origin.
-    fn ask_at(&mut self, id: UpstreamId, server: Option<ServerId>, url: String) {
+    pub(super) fn ask_at(&mut self, id: UpstreamId, server: Option<ServerId>, url: String) {
         let connection = self.new_id();
         self.counts_of(server, &url).asked += 1;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
@@ -274,7 +257,7 @@ impl<W: World> Proxy<W> {
         if own.viewers.is_empty() && own.waiting.is_empty() {
             return self.end_upstream(id);
         }
-        if matches!(recovery.step, Step::Waits(until) if until > self.now) || self.under_way() >= MOST_UNDER_WAY {
+        if matches!(recovery.step, Step::Waits(until) if until > self.now) || !self.may_ask() {
             return;
         }
         let (presentation, tried) = (own.presentation.clone(), recovery.tried.clone());

@@ -109,7 +109,7 @@ impl<W: World> Proxy<W> {
 
     /// A datagram of a source without RTSP has come to a socket: its flow is not known yet, it is another sender's, or
     /// it is of a kind that the program does not know.
-    pub(super) fn from_source(&mut self, id: UpstreamId, track: usize, from: SocketAddr, datagram: &[u8]) {
+    pub(super) fn datagram_of_source(&mut self, id: UpstreamId, track: usize, from: SocketAddr, datagram: &[u8]) {
         let Some(own) = self.upstreams.get(&id) else { return };
         let Some((source, of)) = own.source.as_ref().zip(own.tracks.get(track)) else { return };
         let (sender, number) = (source.senders[track], of.number);

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((&*own.presentation.url, own.track), ("rtsp://[2001:db8::1]/x", None));
         let own = target("rtsp://proxy/door/", &settings).unwrap();
         assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
-        // The origin's own URL, as it is; the proxy's own address is the proxy, though it is among those that are allowed.
+        // The origin's own URL, as it is; the proxy's own address is the proxy, though it is one that is allowed.
         let own = target("rtsp://u:p@10.0.2.11:8554/a/trackID=1/", &settings).unwrap();
         assert_eq!((own.forwarded, own.track, &*own.base), (true, None, "rtsp://10.0.2.11:8554/a/trackID=1/"));
         assert_eq!(own.presentation.url, own.base);

@@ -1,5 +1,5 @@
-//! Tunnels: clients that speak RTSP over HTTP. The connection of the GET is the client, which all answers and packets go
-//! to; the one of a POST is where its requests come from, and has none of its own.
+//! Tunnels: clients that speak RTSP over HTTP. The connection of the GET is the client, which all answers and packets
+//! go to; the one of a POST is where its requests come from, and has none of its own.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -165,7 +165,7 @@ impl<W: World> Proxy<W> {
         }
     }
 
-    /// The connection of a client has ended. With that of a GET its tunnel ends; another POST may take the place of one.
+    /// The connection of a client has ended. With that of a GET its tunnel ends; a POST may be followed by another.
     pub(super) fn end_tunnel(&mut self, id: ClientId) {
         if let Some(own) = self.tunnels.gets.remove(&id) {
             self.tunnels.names.remove(&own.name);

@@ -15,7 +15,7 @@ pub trait World {
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
     /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
     fn bind_media(&mut self, address: IpAddr) -> bool;
-    /// Takes a port where a stream comes to that nobody of RTSP sends to own ports: a group's, which is joined, or an own
+    /// Takes a port where a stream comes to whose sender is not told own ports: a group's, which is joined, or an own
     /// address's.
     ///
     /// # Errors

@@ -29,9 +29,7 @@ pub fn is_place(address: IpAddr) -> bool {
             !v4.is_unspecified() && !v4.is_loopback() && !v4.is_broadcast() && v4.octets()[..3] != [224, 0, 0]
         }
         // Groups of the host itself and of the link have the scopes 1 and 2 (RFC 4291 section 2.7).
-        IpAddr::V6(v6) => {
-            !v6.is_unspecified() && !v6.is_loopback() && !(v6.is_multicast() && (v6.octets()[1] & 15) < 3)
-        }
+        IpAddr::V6(v6) => !(v6.is_unspecified() || v6.is_loopback() || v6.is_multicast() && (v6.octets()[1] & 15) < 3),
     }
 }
 

@@ -111,7 +111,7 @@ fn proofs_pass_to_the_origin_and_are_their_clients_alone() {
         let mut first = Prover::begin(&mut model, CLIENT, FILM, "secret");
         let session = first.plays(&mut model);
         assert_eq!(model.origins.len(), 1, "on the connection that the challenge came by");
-        // One without a password gets a challenge, and no stream; nor does one with a wrong one, nor by the proxy's URL.
+        // One without a password gets a challenge, and no stream; nor does one with a wrong one, or by the proxy's URL.
         let mut wrong = Prover::begin(&mut model, OTHER, FILM, "secrets");
         assert_eq!(wrong.ask(&mut model, "DESCRIBE", FILM, &[]).status, 401);
         assert_eq!(wrong.ask(&mut model, "SETUP", &format!("{FILM}/trackID=0"), &[UDP]).status, 401);

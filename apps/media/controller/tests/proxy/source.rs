@@ -222,7 +222,7 @@ fn silence_is_noticed_and_ends_viewers_after_a_while() {
 fn bare_transport_streams_get_a_header() {
     let mut model = model("udp://239.1.2.3:5004", None);
     plays(&mut model, CLIENT, 5000);
-    let stream: Vec<u8> = (0..7 * 188u32).map(|at| if at % 188 == 0 { 0x47 } else { (at * 7 >> 3) as u8 }).collect();
+    let stream: Vec<u8> = (0..7 * 188u32).map(|at| if at % 188 == 0 { 0x47 } else { ((at * 7) >> 3) as u8 }).collect();
     let mut got = Vec::new();
     for count in 0..3 {
         model.datagrams.clear();
@@ -254,7 +254,7 @@ fn bare_transport_streams_get_a_header() {
     model.wait(Duration::from_secs(2));
     comes(&mut model, A, &rtp(1, 1, 1));
     assert_eq!(model.flow_from(7000).0.src.to_string(), A);
-    assert_eq!(model.proxy.world.listening[0].reports, false);
+    assert!(!model.proxy.world.listening[0].reports);
 }
 
 #[test]
