@@ -114,6 +114,25 @@ fn mistakes_are_told() {
         assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
         assert!(errors.iter().all(|error| !error.contains("s3cret")));
     }
+    // What a source sends may be said by a file.
+    let file = std::env::temp_dir().join(format!("millrace-media-{}.sdp", std::process::id()));
+    let stream = format!("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nsdp = {file:?}\n");
+    let tracks = "m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\nm=audio 6000 RTP/AVP 0\nc=IN IP4 239.1.2.4/8\n";
+    for (text, expected) in [
+        (format!("v=0\n{tracks}"), ""),
+        (format!("v=0\n{}", tracks.replace("RTP/AVP 96", "RTP/SAVP 96")), "not all is RTP"),
+        ("nothing".to_owned(), "it is none"),
+        (format!("v=0\n{}", tracks.replace("6000", "5004").replace("2.4", "2.3")), "come to one port"),
+        (format!("v=0\n{}", tracks.replace("239.1.2.4", "127.0.0.1")), "127.0.0.1 is nowhere"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let found = Config::parse("t.toml", &format!("{EXAMPLE}\n{stream}"), &program, MEDIA).map(|_| ());
+        match found {
+            Ok(()) => assert_eq!(expected, ""),
+            Err(errors) => assert!(errors.iter().any(|own| own.to_string().contains(expected)), "{errors:?}"),
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
     // Pools, and streams that come from them.
     let pooled = EXAMPLE.lines().map(|line| {
         let inside = ["# [controllers.media.pools", "# [controllers.media.streams.hall"]

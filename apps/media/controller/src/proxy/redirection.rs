@@ -50,7 +50,7 @@ impl<W: World> Proxy<W> {
         Ok(url.without_user())
     }
 
-    /// The origin sends a session elsewhere (REDIRECT, RFC 2326 section 10.10): it goes on there, where that is allowed.
+    /// The origin sends a session elsewhere (REDIRECT, RFC 2326 section 10.10): it goes on there, where that may be.
     pub(super) fn moved(&mut self, id: UpstreamId, location: &str) {
         let now = self.now;
         let Some(own) = self.upstreams.get_mut(&id) else { return };

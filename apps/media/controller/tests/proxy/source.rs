@@ -258,6 +258,37 @@ fn bare_transport_streams_get_a_header() {
 }
 
 #[test]
+fn each_stream_of_a_description_has_a_place() {
+    let sdp = "v=0\nm=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\nm=audio 0 RTP/AVP 0\n";
+    let plain = Plain {
+        places: vec![("239.1.2.3".parse().unwrap(), 5004), ("239.1.2.4".parse().unwrap(), 6000)],
+        source: None,
+        interface: None,
+        bare: false,
+        description: Description::parse(sdp.as_bytes()).unwrap(),
+    };
+    let mut model = Model::with(Options::default(), |settings| {
+        settings.streams.push(Named { plain: Some(Arc::new(plain)), ..hall("rtp://239.1.2.3:5004", None) });
+    });
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, HALL, 2, 5000);
+    model.good(client, "PLAY", HALL, &[("Session", &session)]);
+    comes(&mut model, A, &rtp(9, 900, 7));
+    model.proxy.media_at_socket("239.1.2.4".parse().unwrap(), 6000, "10.0.2.12:9".parse().unwrap(), &rtp(1, 1, 1));
+    model.run();
+    let (key, flow) = model.flow_from(9);
+    assert_eq!((key.dst.to_string(), flow.rate), ("239.1.2.4:6000".into(), 8000));
+    assert!(matches!(flow.leads, Leads::Receiver { to, .. } if to.port() == 5002));
+    assert_eq!((receiver(&model).2.as_str(), model.flow_from(7000).1.rate), ("10.0.2.11", 90_000));
+    // The second one can't be had: the first is given back.
+    model.good(client, "TEARDOWN", HALL, &[("Session", &session)]);
+    model.is_empty();
+    model.proxy.world.no_port.insert(6000);
+    assert_eq!(model.ask(client, "DESCRIBE", HALL, &[]).status, 503);
+    model.is_empty();
+}
+
+#[test]
 fn who_is_not_the_source_is_not_listened_to() {
     let mut model = model("rtp://239.1.2.3:5004", Some("10.0.2.12"));
     plays(&mut model, CLIENT, 5000);
