@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A camera for trying the media proxy, by GStreamer: a live test picture with a tone at rtsp://HOST:8554/test, the same
 on connections only at rtsp://HOST:8554/tcp, and a film at rtsp://HOST:8554/film where a Matroska file (H.264, A-law) is
-given: camera.py [FILM].
+given: camera.py [FILM]. The same picture is at rtsp://HOST:8555/test for the user `viewer` with the password `secret`.
 
 Needs python3-gi, gir1.2-gst-rtsp-server-1.0 and gstreamer1.0-plugins-{base,good,ugly} (Debian's own Python).
 """
@@ -27,22 +27,36 @@ FILM = (
 )
 
 Gst.init(None)
-server = GstRtspServer.RTSPServer(service="8554", address="::" if socket.has_dualstack_ipv6() else "0.0.0.0")
+ANY = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+server = GstRtspServer.RTSPServer(service="8554", address=ANY)
+guarded = GstRtspServer.RTSPServer(service="8555", address=ANY)
 transports = GstRtsp.RTSPLowerTrans
 
 
-def offer(path, pipeline, shared, protocols=transports.UDP | transports.TCP):
+def offer(path, pipeline, shared, protocols=transports.UDP | transports.TCP, at=server):
     factory = GstRtspServer.RTSPMediaFactory()
     factory.set_launch(f"( {pipeline} )")
     factory.set_shared(shared)
     factory.set_protocols(protocols)
-    server.get_mount_points().add_factory(path, factory)
+    permissions = GstRtspServer.RTSPPermissions()
+    for permission in "access", "construct":
+        permissions.add_permission_for_role("viewer", f"media.factory.{permission}", True)
+    if at is guarded:
+        factory.set_permissions(permissions)
+    at.get_mount_points().add_factory(path, factory)
 
 
 offer("/test", f"{PICTURE} {TONE}", True)
 offer("/tcp", f"{PICTURE} {TONE}", True, transports.TCP)
 if len(sys.argv) > 1:
     offer("/film", FILM.format(sys.argv[1]), False)
-if not server.attach(None):
-    sys.exit("camera: port 8554 is taken")
+token = GstRtspServer.RTSPToken()
+token.set_string("media.factory.role", "viewer")
+auth = GstRtspServer.RTSPAuth()
+auth.set_supported_methods(GstRtsp.RTSPAuthMethod.DIGEST)
+auth.add_digest("viewer", "secret", token)
+guarded.set_auth(auth)
+offer("/test", f"{PICTURE} {TONE}", True, at=guarded)
+if not server.attach(None) or not guarded.attach(None):
+    sys.exit("camera: port 8554 or 8555 is taken")
 GLib.MainLoop().run()

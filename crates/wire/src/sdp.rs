@@ -96,6 +96,18 @@ impl Description {
         line.and_then(|(_, value)| value.split(' ').next()).unwrap_or("")
     }
 
+    /// Where a stream is sent to, where a description says it that no server gives: its address and port (`c=`, `m=`).
+    pub fn media_place(&self, index: usize) -> (Option<IpAddr>, Option<u16>) {
+        let lines = |at: usize| self.sections.get(at).map_or(&[][..], Vec::as_slice);
+        let connection = |at| lines(at).iter().find(|(kind, _)| *kind == 'c').map(|(_, value)| value.as_str());
+        let address = connection(index + 1).or_else(|| connection(0));
+        // `IN IP4 239.1.2.3/127`
+        let address = address.and_then(|own| own.split_whitespace().nth(2)?.split('/').next()?.parse().ok());
+        let media = lines(index + 1).first().map_or("", |(_, value)| value.as_str());
+        let port = media.split_whitespace().nth(1).and_then(|own| own.split('/').next()?.parse().ok());
+        (address, port.filter(|own| *own != 0))
+    }
+
     /// Whether a stream is RTP, with payload types.
     pub fn is_rtp(&self, index: usize) -> bool {
         let line = self.sections.get(index + 1).and_then(|lines| lines.first()).map_or("", |(_, value)| value.as_str());
@@ -282,6 +294,8 @@ mod tests {
         let description = Description::parse(CAMERA.as_bytes()).unwrap();
         assert_eq!((description.media(), description.media_kind(1)), (2, "audio"));
         assert_eq!([0, 1, 2].map(|track| description.clock_rate(track)), [Some(90000), Some(8000), None]);
+        let address = "10.0.2.11".parse().ok();
+        assert_eq!([0, 1].map(|track| description.media_place(track)), [(address, Some(5004)), (address, None)]);
         assert!(!description.is_live() && description.is_rtp(0) && !description.is_rtp(2));
         for media in ["video 0 RTP/SAVP 96", "video 0 RTP/AVP", "video 0 RTP/AVP 96 x", "video 0 udp 33"] {
             assert!(!Description::parse(format!("v=0\nm={media}\n").as_bytes()).unwrap().is_rtp(0), "{media}");

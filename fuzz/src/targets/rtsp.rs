@@ -3,12 +3,16 @@
 
 use wire::rtsp::auth::Authorization;
 use wire::rtsp::framing::{Framer, Item, interleaved};
-use wire::rtsp::{range, rtp_info, session, transport, url};
+use wire::rtsp::{range, rtp_info, session, transport, tunnel, url};
 use wire::sdp::{Description, Written};
 
 /// Pieces of connections.
 pub const WORDS: &[&str] = &[
     "OPTIONS ",
+    "GET /a HTTP/1.0\r\n",
+    "POST /a HTTP/1.1\r\n",
+    "x-sessioncookie: a\r\n",
+    "T1BUSU9OUyA=",
     "DESCRIBE rtsp://h/a RTSP/1.0\r\n",
     "PLAY rtsp://user:p@[::1]:554/a?b=c/trackID=1 RTSP/1.0\r\n",
     "RTSP/1.0 200 OK\r\n",
@@ -103,6 +107,13 @@ pub fn run(data: &[u8]) {
         description(body);
     }
     description(data);
+    let mut bytes = Vec::new();
+    let _ = tunnel::Decoder::default().decode(data, &mut bytes);
+    if let Ok(tunnel::Beginning::Tunnel(_, length)) = tunnel::beginning(data) {
+        // Less than all of the head says nothing.
+        assert_eq!(tunnel::beginning(&data[..length - 1]), Ok(tunnel::Beginning::Unknown));
+        assert!(length <= data.len());
+    }
 }
 
 fn description(bytes: &[u8]) {

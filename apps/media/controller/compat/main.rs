@@ -28,7 +28,7 @@ const CAMERA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/media/came
 const WAYS: [(&str, &str); 2] = [("10.0.1.1", "10.0.2.11"), ("[2001:db8:1::1]", "[2001:db8:2::11]")];
 /// Frames between two key frames of the camera.
 const KEY: usize = 25;
-const TRANSPORTS: [&str; 2] = ["udp", "tcp"];
+const TRANSPORTS: [&str; 3] = ["udp", "tcp", "http"];
 
 /// Starts the origin, with a film or without.
 fn camera(media: &Media, film: Option<&str>) -> Running {
@@ -54,6 +54,10 @@ fn films(driver: &str) {
         for transport in TRANSPORTS {
             thread::scope(|scope| {
                 for (name, player) in PLAYERS {
+                    // libcurl has no tunnels over HTTP.
+                    if (name, transport) == ("curl", "http") {
+                        continue;
+                    }
                     let (media, url, expected, folder) = (&media, &url, &expected, scratch.path(""));
                     scope.spawn(move || {
                         let frames = player(&media.viewers, url, transport, &folder);
@@ -67,6 +71,7 @@ fn films(driver: &str) {
     }
     assert_eq!(media.metric("media_packets_relayed_total"), 0);
     assert_eq!(media.metric("media_streams_failed_total"), 0);
+    assert_eq!(media.metric("media_tunnels_total"), 2 * (PLAYERS.len() as u64 - 1));
     media.wait("sessions are left", |media| media.json(&["media", "sessions"]).as_array().unwrap().is_empty());
     media.stop();
 }
@@ -178,5 +183,68 @@ fn what_ffmpeg_publishes_is_viewed() {
         drop(_publisher);
         media.wait("it is there", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
     }
+    media.stop();
+}
+
+/// ffmpeg sends a film to groups, as RTP and without it; each frame that comes to players is one of the film's.
+#[test]
+fn what_ffmpeg_sends_to_groups_is_viewed() {
+    let section = "[controllers.media.limits]";
+    let streams = "[controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
+        interface = \"servers\"\n\n[controllers.media.streams.bare]\nurl = \"udp://239.1.2.4:5008\"\n\
+        interface = \"servers\"\n\n";
+    let media = Media::start("xdp", &[(section, &format!("{streams}{section}"))]);
+    must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    let scratch = Scratch::new();
+    let film = scratch.path("film.ts");
+    players::film(&media.viewers, &film, 20);
+    let expected = players::frames(&media.viewers, &film);
+    for (name, format, to) in [
+        ("hall", "rtp_mpegts", "rtp://239.1.2.3:5004"),
+        ("bare", "mpegts", "udp://239.1.2.4:5008?pkt_size=1316&localaddr=10.0.2.11"),
+    ] {
+        let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", &film, "-c", "copy"]);
+        let _sender = must(sender.args(["-f", format, to]).spawn());
+        let url = format!("rtsp://10.0.1.1:8554/{name}");
+        thread::scope(|scope| {
+            for transport in TRANSPORTS {
+                let (media, url, expected) = (&media, &url, &expected);
+                scope.spawn(move || {
+                    let frames = players::live(&media.viewers, url, transport, "4");
+                    let is_sent =
+                        |begin: &usize| expected.windows(frames.len() - begin).any(|own| *own == frames[*begin..]);
+                    let begin = (0..frames.len().min(2 * KEY)).find(is_sent);
+                    println!(
+                        "{url} over {transport}: {} frames, of them {begin:?} before the first key frame",
+                        frames.len()
+                    );
+                    assert!(begin.is_some_and(|begin| frames.len() - begin >= 50), "{url} over {transport}");
+                });
+            }
+        });
+    }
+    assert_eq!(media.metric("media_datagrams_malformed_total"), 0);
+    media.stop();
+}
+
+/// A player that knows nothing of the proxy: the kernel leads its connections there. It has the origin's password, and
+/// the proxy has not.
+#[test]
+fn a_player_proves_the_origins_password() {
+    let media = Media::start("xdp", &[]);
+    let _camera = camera(&media, None);
+    must(media.viewers.check(&["ip", "route", "add", "10.0.2.0/24", "via", "10.0.1.1"]));
+    let rules = "table ip lead { chain in { type nat hook prerouting priority dstnat; \
+        iifname \"viewers\" tcp dport 8555 redirect to :8554; }; }";
+    must(media.proxy.check(&["nft", rules]));
+    for transport in TRANSPORTS {
+        let frames = players::live(&media.viewers, "rtsp://viewer:secret@10.0.2.11:8555/test", transport, "4");
+        println!("with a password of the origin over {transport}: {} frames", frames.len());
+        assert!(frames.len() > 50, "{transport}");
+    }
+    let wrong = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-i"]);
+    let wrong = must(wrong.args(["rtsp://viewer:guess@10.0.2.11:8555/test", "-f", "null", "-"]).limit(PATIENCE).run());
+    assert!(wrong.both().contains("401"), "{wrong}");
+    assert!(media.metric("media_streams_total") >= 4);
     media.stop();
 }

@@ -14,7 +14,7 @@ const CURL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/media/contro
 /// One line for each decoded frame, with its hash at the end.
 const HASHES: [&str; 7] = ["-map", "0:v", "-fps_mode", "passthrough", "-f", "framemd5", "-"];
 
-/// Plays a URL over `udp` or `tcp`; what it must keep lies in the folder.
+/// Plays a URL over `udp`, `tcp` or `http`; what it must keep lies in the folder.
 pub type Player = fn(&Namespace, &str, &str, &str) -> Vec<String>;
 
 /// All that play films.
@@ -78,8 +78,13 @@ fn mpv(place: &Namespace, url: &str, transport: &str, _: &str) -> Vec<String> {
 /// Without a decoder of its own: what it takes out of the packets is decoded by ffmpeg.
 fn gstreamer(place: &Namespace, url: &str, transport: &str, folder: &str) -> Vec<String> {
     let file = format!("{folder}/gstreamer.h264");
-    let (source, sink) = (format!("location={url}"), format!("location={file}"));
-    let from = ["-q", "rtspsrc", &source, &format!("protocols={transport}"), "!", "rtph264depay", "!"];
+    // A tunnel over HTTP is a URL's scheme.
+    let source = match transport {
+        "http" => [url.replacen("rtsp:", "location=rtsph:", 1), "protocols=tcp+http".into()],
+        _ => [format!("location={url}"), format!("protocols={transport}")],
+    };
+    let sink = format!("location={file}");
+    let from = ["-q", "rtspsrc", &source[0], &source[1], "!", "rtph264depay", "!"];
     let to = ["video/x-h264,stream-format=byte-stream", "!", "filesink", &sink];
     run(place, "gst-launch-1.0", &[&from[..], &to].concat());
     frames(place, &file)

@@ -9,6 +9,7 @@ mod origin;
 mod pools;
 mod publisher;
 mod server;
+mod source;
 mod viewer;
 
 #[allow(dead_code)]
@@ -255,5 +256,72 @@ fn published_streams_are_viewed() {
     }
     let origins = media.json(&["media", "origins"]).to_string();
     assert!(origins.contains("the connection of its publisher has ended"), "{origins}");
+    media.stop();
+}
+
+/// Streams and answers go by the GET, requests and reports by POSTs, of which another one takes the place of the first.
+#[test]
+fn streams_pass_by_tunnels_over_http() {
+    let media = Media::start("xdp", &[]);
+    let server = Server::start(&media.servers, &ORIGINS, &Options { live: true, tracks: 1, ..Options::default() });
+    for (proxy, _) in PROXIES {
+        let mut own = Viewer::tunnel(&media.viewers, proxy, &format!("{}/live", ORIGINS[0]));
+        own.good("DESCRIBE", &own.url.clone(), &[("Accept", "application/sdp")]);
+        own.set_up_interleaved(0);
+        own.play();
+        let first = own.receive(0, 100);
+        own.post(&media.viewers, proxy);
+        own.good("GET_PARAMETER", &own.url.clone(), &[]);
+        let received = [first, own.receive(0, 100)].concat();
+        let sent = server.log.lock().unwrap().sent[&0].clone();
+        assert_eq!(compare(&received, &sent), 0);
+        assert_eq!(media.json(&["media", "sessions"])[0]["tracks"][0]["to"], "tunnelled");
+        own.good("TEARDOWN", &own.url.clone(), &[]);
+        drop(own);
+    }
+    media.wait("something is left", |media| media.metric("media_connections") == 0);
+    assert_eq!(media.metric("media_tunnels_total"), 2);
+    assert_eq!(media.metric("media_packets_slow_total"), 0);
+    media.stop();
+}
+
+/// Clients that send the origin's own URL to the proxy, and prove the origin's password.
+#[test]
+fn an_origins_password_passes() {
+    let media = Media::start("xdp", &[]);
+    let password = Some(("viewer".to_owned(), "secret".to_owned()));
+    let options = Options { live: true, tracks: 1, password, ..Options::default() };
+    let server = Server::start(&media.servers, &ORIGINS, &options);
+    let connect = |(proxy, _), origin, password: &str| {
+        let mut own = Viewer::connect(&media.viewers, proxy, "");
+        own.url = format!("rtsp://{origin}/live");
+        let answer = own.ask("DESCRIBE", &own.url.clone(), &[]);
+        assert_eq!(answer.status, 401);
+        let challenge = answer.headers.get("www-authenticate").unwrap();
+        let nonce = challenge.split("nonce=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        own.password = Some(["viewer", password, nonce].map(str::to_owned));
+        own
+    };
+    for (proxy, origin) in PROXIES.into_iter().zip(ORIGINS) {
+        let mut own = connect(proxy, origin, "secret");
+        own.good("DESCRIBE", &own.url.clone(), &[]);
+        own.set_up(&media.viewers, proxy.1.parse().unwrap(), 0);
+        media.wait("no way to the viewer", |media| media.json(&["routes", proxy.1])["to"] == "port");
+        own.play();
+        let received = own.receive(0, 100);
+        // Somebody else is not let in, though the stream is there.
+        let mut other = connect(proxy, origin, "guess");
+        assert_eq!(other.ask("DESCRIBE", &other.url.clone(), &[]).status, 401);
+        let sent = server.log.lock().unwrap().sent[&0].clone();
+        assert_eq!(compare(&received, &sent), 0);
+        own.good("TEARDOWN", &own.url.clone(), &[]);
+        media.wait("the origin was not told", |_| {
+            let asked = &server.log.lock().unwrap().asked;
+            asked.iter().any(|own| own.method == "TEARDOWN" && own.headers.get("authorization").is_some())
+        });
+        server.log.lock().unwrap().sent.clear();
+        server.log.lock().unwrap().asked.clear();
+    }
+    assert_eq!(media.metric("media_packets_tapped_total"), 0);
     media.stop();
 }

@@ -109,6 +109,8 @@ impl Drop for Server {
 fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<Mutex<Log>>, ends: &Arc<AtomicBool>) {
     let (mut framer, mut buffer) = (Framer::default(), [0; 4096]);
     let (client, own) = (stream.peer_addr().unwrap().ip(), stream.local_addr().unwrap().ip());
+    // It sends to a group where it is asked to.
+    let client = origin.options.group.as_ref().map_or(client, |group| group.parse().unwrap());
     // Streams of this connection go on while this says so.
     let playing = Arc::new(AtomicBool::new(false));
     while let Ok(count @ 1..) = stream.read(&mut buffer) {

@@ -86,6 +86,27 @@ fn mistakes_are_told() {
             "[controllers.media.streams.x]\nurl = \"rtsp://h\"\nviewers.addresses = \"1.2.3.4/33\"\n",
             "x.viewers.addresses: ",
         ),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3\"\n", "x.url: \"rtp://239.1.2.3\" is none"),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\n", "x: what it sends is not said"),
+        ("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nuser = \"u\"\n", "x.user: unknown key"),
+        ("[controllers.media.streams.x]\nurl = \"udp://127.0.0.1:5004\"\n", "x.url: 127.0.0.1 is nowhere to send"),
+        ("[controllers.media.streams.x]\nurl = \"udp://224.0.0.9:5004\"\n", "x.url: 224.0.0.9 is nowhere to send"),
+        (
+            "[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nsdp = \"/nowhere/x.sdp\"\n",
+            "x.sdp: /nowhere/x.sdp: No such file",
+        ),
+        (
+            "[controllers.media.streams.x]\nurl = \"udp://239.1.2.3:5004\"\nsource = \"::1\"\n",
+            "x.source: \"::1\" is none",
+        ),
+        (
+            "[controllers.media.streams.x]\nurl = \"udp://10.0.2.1:5004\"\ninterface = \"a\"\n",
+            "x.interface: no group is",
+        ),
+        (
+            "[controllers.media.streams]\nx.url = \"udp://239.1.2.3:5004\"\ny = { url = \"rtp://239.1.2.3:5004\", payload = \"mp2t\" }\n",
+            "has port 5004 of 239.1.2.3, too",
+        ),
     ] {
         let all = format!("{EXAMPLE}\n{text}");
         let errors = Config::parse("t.toml", &all, &program, MEDIA).map(|_| ()).unwrap_err();
@@ -93,6 +114,25 @@ fn mistakes_are_told() {
         assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
         assert!(errors.iter().all(|error| !error.contains("s3cret")));
     }
+    // What a source sends may be said by a file.
+    let file = std::env::temp_dir().join(format!("millrace-media-{}.sdp", std::process::id()));
+    let stream = format!("[controllers.media.streams.x]\nurl = \"rtp://239.1.2.3:5004\"\nsdp = {file:?}\n");
+    let tracks = "m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\nm=audio 6000 RTP/AVP 0\nc=IN IP4 239.1.2.4/8\n";
+    for (text, expected) in [
+        (format!("v=0\n{tracks}"), ""),
+        (format!("v=0\n{}", tracks.replace("RTP/AVP 96", "RTP/SAVP 96")), "not all is RTP"),
+        ("nothing".to_owned(), "it is none"),
+        (format!("v=0\n{}", tracks.replace("6000", "5004").replace("2.4", "2.3")), "come to one port"),
+        (format!("v=0\n{}", tracks.replace("239.1.2.4", "127.0.0.1")), "127.0.0.1 is nowhere"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let found = Config::parse("t.toml", &format!("{EXAMPLE}\n{stream}"), &program, MEDIA).map(|_| ());
+        match found {
+            Ok(()) => assert_eq!(expected, ""),
+            Err(errors) => assert!(errors.iter().any(|own| own.to_string().contains(expected)), "{errors:?}"),
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
     // Pools, and streams that come from them.
     let pooled = EXAMPLE.lines().map(|line| {
         let inside = ["# [controllers.media.pools", "# [controllers.media.streams.hall"]

@@ -8,6 +8,7 @@ pub mod ethtool;
 mod interface;
 mod mapping;
 mod messages;
+mod multicast;
 mod packet_socket;
 mod process;
 mod repeated;
@@ -22,6 +23,7 @@ pub use interface::{
 };
 pub use mapping::{Mapping, page_size};
 pub use messages::{Messages, unsent_bytes};
+pub use multicast::join_group;
 pub use packet_socket::{
     bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
     packet_statistics, promiscuous, put_in_place, take_socket_error,

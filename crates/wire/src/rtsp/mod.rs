@@ -11,6 +11,7 @@
 //! | [`rtp_info`] | the `RTP-Info` header |
 //! | [`range`] | the `Range` header |
 //! | [`auth`] | who a client is: Basic and Digest, as servers check them |
+//! | [`tunnel`] | RTSP over HTTP |
 
 pub mod auth;
 pub mod framing;
@@ -19,4 +20,5 @@ pub mod range;
 pub mod rtp_info;
 pub mod session;
 pub mod transport;
+pub mod tunnel;
 pub mod url;

@@ -29,6 +29,8 @@ pub struct Transport {
     pub client_port: Option<(u16, u16)>,
     /// The server's ports.
     pub server_port: Option<(u16, u16)>,
+    /// The ports of a group.
+    pub port: Option<(u16, u16)>,
     /// The channels of interleaved packets.
     pub interleaved: Option<(u8, u8)>,
     /// The synchronisation source.
@@ -48,6 +50,11 @@ impl Transport {
         Transport { interleaved: Some(interleaved), ..Transport::of(Lower::Tcp) }
     }
 
+    /// RTP over UDP to a group, of the server's choice.
+    pub fn multicast() -> Transport {
+        Transport { multicast: true, ..Transport::of(Lower::Udp) }
+    }
+
     fn of(lower: Lower) -> Transport {
         Transport {
             profile: "RTP/AVP".to_owned(),
@@ -57,6 +64,7 @@ impl Transport {
             source: None,
             client_port: None,
             server_port: None,
+            port: None,
             interleaved: None,
             ssrc: None,
             mode: None,
@@ -106,6 +114,7 @@ fn one(text: &str) -> Option<Transport> {
             "source" => found.source = Some(value.to_owned()),
             "client_port" => found.client_port = Some(ports(value)?),
             "server_port" => found.server_port = Some(ports(value)?),
+            "port" => found.port = Some(ports(value)?),
             "interleaved" => {
                 let (first, second) = ports(value)?;
                 found.interleaved = Some((first.try_into().ok()?, second.try_into().ok()?));
@@ -140,7 +149,8 @@ impl fmt::Display for Transport {
                 write!(f, ";{name}={text}")?;
             }
         }
-        for (name, ports) in [("client_port", self.client_port), ("server_port", self.server_port)] {
+        for (name, ports) in [("client_port", self.client_port), ("server_port", self.server_port), ("port", self.port)]
+        {
             if let Some((first, second)) = ports {
                 write!(f, ";{name}={first}-{second}")?;
             }

@@ -110,20 +110,22 @@ impl<W: World> Proxy<W> {
                 self.counts.wrong += 1;
                 self.guesses.add(address, self.now);
                 tracing::warn!(client = %address, url = %url::shown(&target.base), "wrong password or token");
-                self.challenge(id, request, access, false);
+                self.challenge(id, request, target, access, false);
             }
-            Verdict::Unknown => self.challenge(id, request, access, false),
-            Verdict::Stale => self.challenge(id, request, access, true),
+            Verdict::Unknown => self.challenge(id, request, target, access, false),
+            Verdict::Stale => self.challenge(id, request, target, access, true),
         }
         false
     }
 
     fn verdict(&mut self, id: ClientId, request: &Request, target: &Target, access: &Access) -> Verdict {
-        let token = url::parameter(&target.base, TOKEN).filter(|_| !access.tokens.is_empty());
+        // What stands in an origin's own URL is the origin's.
+        let token = url::parameter(&target.base, TOKEN).filter(|_| !access.tokens.is_empty() && !target.forwarded);
         if token.is_some_and(|token| access.knows(token)) {
             return Verdict::Admitted;
         }
-        let Some(field) = request.headers.get("authorization") else {
+        let Some(field) = request.headers.get(if target.forwarded { "proxy-authorization" } else { "authorization" })
+        else {
             return if token.is_some() { Verdict::Wrong } else { Verdict::Unknown };
         };
         let Some(said) = Authorization::parse(field).filter(|said| self.settings.schemes.contains(&said.scheme()))
@@ -154,16 +156,17 @@ impl<W: World> Proxy<W> {
         Verdict::Admitted
     }
 
-    /// Asks a client for a password.
-    fn challenge(&mut self, id: ClientId, request: &Request, access: &Access, stale: bool) {
+    /// Asks a client for a password: for one of the proxy's, where it may have to prove another one at an origin.
+    fn challenge(&mut self, id: ClientId, request: &Request, target: &Target, access: &Access, stale: bool) {
         // Where tokens alone are taken there is nothing to ask for.
         if access.users.is_empty() {
             return self.refuse(id, request, 403);
         }
         let (text, now) = (format!("{:016x}{:016x}", self.world.random(), self.world.random()), self.now);
-        let mut response = Response::new(401, request.cseq());
+        let (status, field) = if target.forwarded { (407, "Proxy-Authenticate") } else { (401, "WWW-Authenticate") };
+        let mut response = Response::new(status, request.cseq());
         for challenge in challenges(&self.settings.schemes, REALM, &text, stale) {
-            response.headers.push("WWW-Authenticate", challenge);
+            response.headers.push(field, challenge);
         }
         if let Some(client) = self.clients.get_mut(&id) {
             client.nonce = Some(Nonce { text, since: now, count: 0 });

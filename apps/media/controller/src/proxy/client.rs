@@ -13,7 +13,7 @@ use super::admission::Nonce;
 use super::session::Ending;
 use super::target::{Target, target};
 use super::world::{Effect, World};
-use super::{ClientId, Proxy, SessionId};
+use super::{ClientId, Proxy, SessionId, UpstreamId};
 
 /// Requests of a client that wait for the one before at most.
 const MOST_WAITING: usize = 32;
@@ -38,6 +38,8 @@ pub(super) struct Client {
     pub(super) admitted: bool,
     /// What its proofs of passwords are for.
     pub(super) nonce: Option<Nonce>,
+    /// What it has asked for last by the origin's own URL.
+    pub(super) described: Option<UpstreamId>,
     /// Its program, as it says.
     pub(super) agent: Option<String>,
     /// Whether it has had a session.
@@ -61,6 +63,7 @@ impl<W: World> Proxy<W> {
             carries: Vec::new(),
             admitted: false,
             nonce: None,
+            described: None,
             agent: None,
             had_session: false,
             heard: self.now,
@@ -101,6 +104,7 @@ impl<W: World> Proxy<W> {
     /// The connection of a client has ended. Its sessions over UDP go on until they time out (RFC 2326 section 1.1).
     pub fn client_closed(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.end_tunnel(id);
         self.end_publisher(id, Some("the connection of its publisher has ended"));
         client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
         for upstream in self.upstreams.values_mut() {
@@ -114,8 +118,8 @@ impl<W: World> Proxy<W> {
         // Whoever has a session keeps it by its connection, and is heard of there.
         let limit = self.settings.timeouts.idle.max(self.settings.timeouts.session);
         let limit = if client.had_session { limit * 2 } else { self.settings.timeouts.idle };
-        let publishes = self.publishers.contains_key(&id);
-        if idle && !publishes && self.now.saturating_sub(client.heard) > limit {
+        let lives_on = self.publishers.contains_key(&id) || self.tunnels.is_post(id);
+        if idle && !lives_on && self.now.saturating_sub(client.heard) > limit {
             self.close_client(id);
         }
     }
@@ -201,7 +205,9 @@ impl<W: World> Proxy<W> {
 
     /// The presentation that a request is about; where its URL means none, the client is told.
     pub(super) fn target_of(&mut self, id: ClientId, request: &Request) -> Option<Target> {
-        match target(&request.url, &self.settings) {
+        let local = self.clients.get(&id)?.local.ip();
+        match target(&request.url, &self.settings, local) {
+            Ok(target) if target.forwarded => Some(self.forwarded(id, request, target)),
             Ok(target) => Some(target),
             Err(status) => {
                 self.refuse(id, request, status);
@@ -220,6 +226,8 @@ impl<W: World> Proxy<W> {
             return Err(454);
         }
         own.heard = now;
+        let upstream = own.upstream;
+        self.note_proof(upstream, request);
         Ok(session)
     }
 

@@ -24,20 +24,31 @@ impl<W: World> Proxy<W> {
             Ok(upstream) => upstream,
             Err(status) => return self.refuse(id, &request, status),
         };
+        self.note_proof(upstream, &request);
+        if let Some(client) = self.clients.get_mut(&id).filter(|_| target.forwarded) {
+            client.described = Some(upstream);
+        }
         let Some(own) = self.upstreams.get_mut(&upstream) else { return };
         let Some(description) = own.description.clone() else {
             own.waiting.push((id, request));
-            return;
+            return self.describe_again(upstream);
         };
         own.used = self.now;
         let Some(client) = self.clients.get(&id) else { return };
         let local = client.local.ip();
-        let media: Vec<String> = (0..description.media()).map(|track| track_url(&target.base, track)).collect();
-        let control = format!("{}/", target.base);
+        let control = |track: usize| match self.upstreams.get(&upstream).and_then(|own| own.tracks.get(track)) {
+            Some(own) if target.forwarded => own.control.clone(),
+            _ => track_url(&target.base, track),
+        };
+        let media: Vec<String> = (0..description.media()).map(control).collect();
+        let (base, control) = match self.upstreams.get(&upstream) {
+            Some(own) if target.forwarded => (own.base.clone(), description.control(&own.base)),
+            _ => (format!("{}/", target.base), format!("{}/", target.base)),
+        };
         let written = Written { address: local, session: upstream, control: &control, media: &media };
         let mut response = Response::new(200, request.cseq());
         response.headers.push("Content-Type", "application/sdp");
-        response.headers.push("Content-Base", control.clone());
+        response.headers.push("Content-Base", base);
         self.push_via(&mut response);
         response.body = description.written(&written).into_bytes();
         self.respond(id, response);

@@ -231,11 +231,16 @@ impl<W: World> Proxy<W> {
     /// An RTP packet has come to the socket of a pair: its flow is not known yet, as servers leave out their port or
     /// send from another one than they say. The first one from the origin's own address says it.
     pub fn media_at_socket(&mut self, address: IpAddr, port: u16, from: SocketAddr, packet: &[u8]) {
+        let found = self.pairs.get(&(address, port)).copied();
+        if let Some((id, track)) =
+            found.filter(|(id, _)| self.upstreams.get(id).is_some_and(|own| own.source.is_some()))
+        {
+            return self.datagram_of_source(id, track, from, packet);
+        }
         self.counts.at_sockets += 1;
         if rtp::Header::read(packet).is_none() {
             return;
         }
-        let found = self.pairs.get(&(address, port)).copied();
         let Some((id, track)) = found else { return };
         let Some(own) = self.upstreams.get_mut(&id).map(|own| &mut own.tracks[track]) else { return };
         if own.state != TrackState::Ready {

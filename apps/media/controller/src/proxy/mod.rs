@@ -6,6 +6,8 @@
 //! | `world` | what it asks for, and what it has done: effects |
 //! | `target` | which presentation a URL of a client means |
 //! | `client` | connections of clients: requests in order, answers |
+//! | `forward` | origins' own URLs, and what clients prove at origins |
+//! | `tunnel` | clients that speak RTSP over HTTP |
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
@@ -13,9 +15,11 @@
 //! | `track`, `request` | its tracks, and what its origin is asked |
 //! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
+//! | `redirection` | origins that send their clients elsewhere |
 //! | `checks` | whether the origins of pools work |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
+//! | `source` | sources without RTSP |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `accounts` | what sessions have had, what tracks take |
@@ -28,19 +32,23 @@ mod checks;
 mod client;
 mod describe;
 mod flows;
+mod forward;
 mod origin;
 pub mod origins;
 mod play;
 mod publish;
 mod recovery;
+mod redirection;
 mod relay;
 mod reports;
 mod request;
 mod session;
 mod setup;
+mod source;
 pub mod state;
 mod target;
 mod track;
+mod tunnel;
 mod upstream;
 pub mod world;
 
@@ -58,6 +66,7 @@ use self::client::Client;
 use self::publish::Publisher;
 use self::session::{Ending, Session};
 use self::target::Presentation;
+use self::tunnel::Tunnels;
 use self::upstream::Upstream;
 use self::world::{Effect, World};
 use crate::pools::{OriginCounts, Pools, ServerId};
@@ -92,6 +101,8 @@ pub struct Counts {
     pub upstreams: u64,
     /// Presentations that clients have published.
     pub published: u64,
+    /// Tunnels over HTTP that clients have begun.
+    pub tunnels: u64,
     /// Passwords and tokens that were wrong.
     pub wrong: u64,
     /// Requests that were refused unread, after too many of these.
@@ -102,7 +113,15 @@ pub struct Counts {
     pub replaced: u64,
     /// RTP packets that came to a socket: before the flow was known, or on ports that are no stream's.
     pub at_sockets: u64,
-    /// Packets of streams that came on connections.
+    /// Sources without RTSP of which nothing came any more.
+    pub silences: u64,
+    /// Senders that took the place of others.
+    pub senders: u64,
+    /// Datagrams of others than the sender of a stream,
+    pub strangers: u64,
+    /// and those that are neither RTP nor what else was to come.
+    pub malformed: u64,
+    /// Packets of streams that came on connections, or without RTP.
     pub relayed: u64,
     /// Packets that the controller got to deliver,
     pub tapped: u64,
@@ -130,6 +149,8 @@ pub struct Proxy<W> {
     /// The time, since any moment.
     now: Duration,
     clients: HashMap<ClientId, Client>,
+    /// Those that speak over HTTP.
+    tunnels: Tunnels,
     /// Those that publish.
     publishers: HashMap<ClientId, Publisher>,
     sessions: HashMap<SessionId, Session>,
@@ -179,6 +200,7 @@ impl<W: World> Proxy<W> {
             settings,
             now: Duration::ZERO,
             clients: HashMap::new(),
+            tunnels: Tunnels::default(),
             publishers: HashMap::new(),
             sessions: HashMap::new(),
             names: KeyedMap::default(),

@@ -23,8 +23,6 @@ fn status_for_client(status: u16) -> u16 {
     if [404, 453].contains(&status) { status } else { 502 }
 }
 
-/// Redirections in a row at most.
-const MOST_REDIRECTS: u32 = 4;
 /// Answers to challenges of one request at most: the second may be that the nonce is stale.
 const MOST_TRIES: u32 = 2;
 
@@ -80,11 +78,14 @@ impl<W: World> Proxy<W> {
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
         match request.method.as_str() {
-            "REDIRECT" => match (self.upstreams.get(&id), request.headers.get("location")) {
+            "REDIRECT" => {
+                let location = request.headers.get("location").unwrap_or("");
                 // Nothing was set up there that would be lost.
-                (Some(own), Some(location)) if own.session.is_none() => self.redirected(id, location),
-                _ => self.fail_upstream(id, 502, "it has ended the session (REDIRECT)"),
-            },
+                match self.upstreams.get(&id).is_some_and(|own| own.session.is_none()) {
+                    true => self.redirected(id, location),
+                    false => self.moved(id, location),
+                }
+            }
             "TEARDOWN" => self.fail_upstream(id, 502, "it has ended the session (TEARDOWN)"),
             _ => {}
         }
@@ -104,6 +105,14 @@ impl<W: World> Proxy<W> {
                 own.auth = Some(auth);
                 return self.send(id, job, tries + 1);
             }
+        }
+        if response.status == 401 && own.presentation.prover.is_some() {
+            return self.pass_challenge(id, job, &response);
+        }
+        let unproved = own.presentation.credentials.is_none() && own.presentation.pool.is_none();
+        if response.status == 401 && unproved && matches!(job, Job::Describe) {
+            self.refuse_unproved(id);
+            return self.fail_upstream(id, 502, "it asks for a password, and none is configured");
         }
         if (300..400).contains(&response.status) && matches!(job, Job::Describe | Job::Options) {
             return self.redirected(id, response.headers.get("location").unwrap_or(""));
@@ -158,37 +167,6 @@ impl<W: World> Proxy<W> {
         self.ask_next(id);
     }
 
-    /// Another place is named (RFC 2326 section 11.3).
-    fn redirected(&mut self, id: UpstreamId, location: &str) {
-        let Some(own) = self.upstreams.get_mut(&id) else { return };
-        let here = Url::parse(&own.url).map(|url| (url.host.to_owned(), url.port()));
-        let next = Url::parse(location).map(|url| (url.host.to_owned(), url.port(), url.without_user()));
-        let Some((host, port, url)) = next else {
-            return self.fail_upstream(id, 502, "a redirection leads nowhere");
-        };
-        own.redirects += 1;
-        if own.redirects > MOST_REDIRECTS {
-            return self.fail_upstream(id, 502, "too many redirections");
-        }
-        let same = here.is_some_and(|(own, _)| own == host);
-        if !same && !self.settings.permits(&host, port) {
-            return self.fail_upstream(id, 502, &format!("a redirection leads to {host}, which is not allowed"));
-        }
-        let (connection, before) = (self.new_id(), {
-            let Some(own) = self.upstreams.get_mut(&id) else { return };
-            own.url.clone_from(&url);
-            own.base = url;
-            own.auth = None;
-            own.asked = None;
-            own.queue.clear();
-            own.queue.extend([Job::Options, Job::Describe]);
-            own.connection
-        });
-        self.connections.remove(&before);
-        self.effect(Effect::CloseOrigin(before));
-        self.connect(id, connection);
-    }
-
     fn described(&mut self, id: UpstreamId, response: &Response) {
         let Ok(description) = Description::parse(&response.body) else {
             return self.fail_upstream(id, 502, "the description can't be read");
@@ -198,7 +176,7 @@ impl<W: World> Proxy<W> {
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
         let before = own.description.take();
         if before.is_none() {
-            own.live = own.forced_live.unwrap_or(description.is_live());
+            own.live = !own.is_proved() && own.forced_live.unwrap_or(description.is_live());
         }
         let mut tracks = tracks_of(&description, &own.base);
         // A control URL at another host would have the proxy's session leave its connection.
@@ -216,6 +194,7 @@ impl<W: World> Proxy<W> {
             Some(before) => return self.described_again(id, &before, description, tracks),
             None => (own.description, own.tracks) = (Some(description), tracks),
         }
+        self.share_unproved(id);
         self.serve_waiting(id);
         self.ask_next(id);
     }
@@ -233,7 +212,7 @@ impl<W: World> Proxy<W> {
         };
         let asked = own.tracks[track].channels;
         let same = chosen.lower == if asked.is_some() { Lower::Tcp } else { Lower::Udp };
-        if !same || chosen.multicast {
+        if !same || chosen.multicast != own.multicast {
             return self.fail_upstream(id, 502, "the origin sends by another transport than it was asked for");
         }
         own.session = Some(said.id);
@@ -243,12 +222,16 @@ impl<W: World> Proxy<W> {
         let source = chosen.source.as_deref().and_then(|source| source.parse().ok());
         let source = source.filter(|source: &std::net::IpAddr| !source.is_unspecified() && !source.is_multicast());
         let source = source.unwrap_or(peer.ip());
-        let own = &mut own.tracks[track];
+        let grouped = own.multicast;
+        if grouped && let Err(why) = self.join_group(id, track, &chosen, local.ip()) {
+            return self.fail_upstream(id, 502, &why);
+        }
+        let Some(own) = self.upstreams.get_mut(&id).map(|own| &mut own.tracks[track]) else { return };
         own.channels = asked.map(|asked| chosen.interleaved.unwrap_or(asked));
         own.source = Some(source).filter(|_| asked.is_none());
         if let Some((rtp, rtcp)) = chosen.server_port.filter(|(rtp, _)| asked.is_none() && *rtp != 0) {
             let src = SocketAddr::new(source, rtp);
-            own.key = Some(FlowKey { src, dst: SocketAddr::new(local.ip(), own.port) });
+            own.key = Some(FlowKey { src, dst: SocketAddr::new(own.listens.unwrap_or(local.ip()), own.port) });
             own.rtcp = Some(SocketAddr::new(source, rtcp));
         }
         own.state = TrackState::Ready;

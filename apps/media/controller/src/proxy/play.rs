@@ -10,7 +10,7 @@ use super::target::track_url;
 use super::track::TrackState;
 use super::upstream::Upstream;
 use super::world::World;
-use super::{ClientId, Proxy, SessionId};
+use super::{ClientId, Proxy, SessionId, UpstreamId};
 
 impl<W: World> Proxy<W> {
     /// The session of a request about a whole presentation.
@@ -92,7 +92,11 @@ impl<W: World> Proxy<W> {
             if progress.seen != 0 {
                 let seq = (progress.highest as u16).wrapping_add(1).wrapping_add(rewrite.sequence);
                 let rtptime = progress.timestamp.wrapping_add(rewrite.timestamp);
-                infos.push(RtpInfo { url: track_url(&base, track), seq: Some(seq), rtptime: Some(rtptime) });
+                infos.push(RtpInfo {
+                    url: self.track_url(session, &base, track),
+                    seq: Some(seq),
+                    rtptime: Some(rtptime),
+                });
             }
         }
         let mut response = Response::new(200, request.cseq());
@@ -103,6 +107,13 @@ impl<W: World> Proxy<W> {
         self.name_session(&mut response, session);
         self.push_via(&mut response);
         self.respond(id, response);
+    }
+
+    /// The URL of a track as a session's client has it.
+    fn track_url(&self, session: SessionId, base: &str, track: usize) -> String {
+        let own = self.sessions.get(&session).filter(|own| own.forwarded);
+        let of = own.and_then(|own| self.upstreams.get(&own.upstream)?.tracks.get(track));
+        of.map_or_else(|| track_url(base, track), |of| of.control.clone())
     }
 
     /// The origin plays a presentation for one session.
@@ -125,7 +136,7 @@ impl<W: World> Proxy<W> {
                 continue;
             };
             infos.push(RtpInfo {
-                url: track_url(&base, track),
+                url: self.track_url(session, &base, track),
                 seq: info.seq.map(|seq| seq.wrapping_add(rewrite.sequence)),
                 rtptime: info.rtptime.map(|time| time.wrapping_add(rewrite.timestamp)),
             });
@@ -206,7 +217,8 @@ impl<W: World> Proxy<W> {
         let own = session.and_then(|session| Some((session, self.sessions.get(&session)?.upstream)));
         let alone = own.filter(|(_, upstream)| self.upstreams.get(upstream).is_some_and(|own| !own.live));
         match alone {
-            _ if request.body.is_empty() => {
+            // Who proves itself at the origin keeps its session there, too.
+            _ if request.body.is_empty() && !own.is_some_and(|(_, own)| self.is_proved(own)) => {
                 let mut response = Response::new(200, request.cseq());
                 session.into_iter().for_each(|session| self.name_session(&mut response, session));
                 self.respond(id, response);
@@ -214,6 +226,10 @@ impl<W: World> Proxy<W> {
             Some((session, upstream)) => self.ask(upstream, Job::Parameter { waiter: (id, request, session) }),
             None => self.refuse(id, &request, 451),
         }
+    }
+
+    fn is_proved(&self, id: UpstreamId) -> bool {
+        self.upstreams.get(&id).is_some_and(Upstream::is_proved)
     }
 
     /// The origin's answer about parameters.

@@ -34,6 +34,8 @@ pub(super) struct Recovery {
     /// Pauses so far.
     pauses: u32,
     step: Step,
+    /// Where the origin has sent it: it is asked for there first.
+    to: Option<String>,
     /// Whether it is to play again.
     plays: bool,
     /// The tracks that there were.
@@ -52,6 +54,17 @@ enum Step {
 }
 
 impl Recovery {
+    /// One that begins with the place where the origin has sent it.
+    pub(super) fn moved(now: Duration, to: String, plays: bool, tracks: Vec<usize>) -> Recovery {
+        let (tried, step, to) = (Vec::new(), Step::Waits(now), Some(to));
+        Recovery { since: now, tried, pauses: 0, step, to, plays, tracks }
+    }
+
+    /// Whether it is over, and its origin was not lost at once.
+    pub(super) fn is_stable(&self, now: Duration) -> bool {
+        matches!(self.step, Step::Done(then) if now.saturating_sub(then) > STABLE)
+    }
+
     /// Whether nothing is asked at the moment.
     pub(super) fn waits(&self) -> bool {
         matches!(self.step, Step::Waits(_))
@@ -73,6 +86,22 @@ impl Upstream {
     /// Whether it has no origin at the moment, and gets another one.
     pub(super) fn is_recovering(&self) -> bool {
         self.recovery.as_ref().is_some_and(|own| !matches!(own.step, Step::Done(_)))
+    }
+
+    /// Whether an origin that takes the place of this one is to play it.
+    pub(super) fn is_to_play(&self) -> bool {
+        let recovery = self.recovery.as_ref().filter(|_| self.is_recovering());
+        self.playing || recovery.is_some_and(|own| own.plays)
+    }
+
+    /// The tracks that one must give: those that this one gives, or is asked for.
+    pub(super) fn wanted_tracks(&self) -> Vec<usize> {
+        let is_there = |(_, track): &(usize, &Track)| matches!(track.state, TrackState::Asked | TrackState::Ready);
+        let mut tracks: Vec<usize> = self.tracks.iter().enumerate().filter(is_there).map(|(at, _)| at).collect();
+        tracks.extend(self.recovery.iter().filter(|_| self.is_recovering()).flat_map(|own| &own.tracks));
+        tracks.sort_unstable();
+        tracks.dedup();
+        tracks
     }
 
     /// The origin plays it from now on.
@@ -110,19 +139,15 @@ impl<W: World> Proxy<W> {
     pub(super) fn replace_origin(&mut self, id: UpstreamId) -> bool {
         let (now, retry) = (self.now, self.settings.timeouts.retry);
         let Some(own) = self.upstreams.get(&id) else { return false };
-        if own.viewers.is_empty() && own.waiting.is_empty() {
+        // Who is not asked can't be asked again.
+        if own.viewers.is_empty() && own.waiting.is_empty() || own.source.is_some() {
             return false;
         }
         let recovery = own.recovery.as_ref();
-        let plays = own.playing || recovery.is_some_and(|own| own.plays && !matches!(own.step, Step::Done(_)));
-        let is_there = |(_, track): &(usize, &Track)| matches!(track.state, TrackState::Asked | TrackState::Ready);
-        let mut tracks: Vec<usize> = own.tracks.iter().enumerate().filter(is_there).map(|(at, _)| at).collect();
-        let more = recovery.filter(|own| !matches!(own.step, Step::Done(then) if now.saturating_sub(then) > STABLE));
+        let (plays, tracks) = (own.is_to_play(), own.wanted_tracks());
+        let more = recovery.filter(|own| !own.is_stable(now));
         let (since, mut tried, mut pauses) =
             more.map_or((now, Vec::new(), 0), |own| (own.since, own.tried.clone(), own.pauses));
-        tracks.extend(recovery.filter(|_| own.is_recovering()).iter().flat_map(|own| &own.tracks));
-        tracks.sort_unstable();
-        tracks.dedup();
         tried.extend(own.server);
         let presentation = own.presentation.clone();
         // What nobody has got anything of yet may be asked for again by who wants it. What has an end is at a place
@@ -139,7 +164,7 @@ impl<W: World> Proxy<W> {
             tried.clear();
         }
         let step = match place {
-            Some(_) if self.under_way() < MOST_UNDER_WAY => Step::Asks,
+            Some(_) if self.may_ask() => Step::Asks,
             Some(_) => Step::Waits(now),
             None => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << pauses.min(10)).min(LONGEST_PAUSE);
@@ -151,12 +176,17 @@ impl<W: World> Proxy<W> {
         };
         self.lose_origin(id);
         if let Some(own) = self.upstreams.get_mut(&id) {
-            own.recovery = Some(Recovery { since, tried, pauses, step, plays, tracks });
+            own.recovery = Some(Recovery { since, tried, pauses, step, to: None, plays, tracks });
         }
         if let (Step::Asks, Some((server, url))) = (step, place) {
             self.ask_at(id, server, url);
         }
         true
+    }
+
+    /// Whether one more may be asked for.
+    pub(super) fn may_ask(&self) -> bool {
+        self.under_way() < MOST_UNDER_WAY
     }
 
     fn under_way(&self) -> usize {
@@ -165,7 +195,7 @@ impl<W: World> Proxy<W> {
     }
 
     /// A presentation has lost its origin: what is left is what its clients have.
-    fn lose_origin(&mut self, id: UpstreamId) {
+    pub(super) fn lose_origin(&mut self, id: UpstreamId) {
         let now = self.now;
         let clock = self.world.clock();
         let Some(mut own) = self.upstreams.remove(&id) else { return };
@@ -206,12 +236,12 @@ impl<W: World> Proxy<W> {
     }
 
     /// Asks for a presentation that has lost its origin.
-    fn ask_at(&mut self, id: UpstreamId, server: Option<ServerId>, url: String) {
+    pub(super) fn ask_at(&mut self, id: UpstreamId, server: Option<ServerId>, url: String) {
         let connection = self.new_id();
         self.counts_of(server, &url).asked += 1;
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         tracing::warn!(origin = %url, lost = %own.url, "a stream is asked for once more");
-        own.recovery.iter_mut().for_each(|own| own.step = Step::Asks);
+        own.recovery.iter_mut().for_each(|own| (own.step, own.to) = (Step::Asks, None));
         (own.server, own.base) = (server, url.clone());
         own.url = url;
         own.timeout = Duration::from_secs(60);
@@ -227,10 +257,13 @@ impl<W: World> Proxy<W> {
         if own.viewers.is_empty() && own.waiting.is_empty() {
             return self.end_upstream(id);
         }
-        if matches!(recovery.step, Step::Waits(until) if until > self.now) || self.under_way() >= MOST_UNDER_WAY {
+        if matches!(recovery.step, Step::Waits(until) if until > self.now) || !self.may_ask() {
             return;
         }
         let (presentation, tried) = (own.presentation.clone(), recovery.tried.clone());
+        if let Some(url) = recovery.to.clone() {
+            return self.ask_at(id, None, url);
+        }
         match self.place(&presentation, &tried) {
             Some((server, url)) => self.ask_at(id, server, url),
             // None of its pool works: it is seen again after the next pause.

@@ -30,8 +30,8 @@ impl<W: World> Proxy<W> {
         }
     }
 
-    /// An RTP packet of a track has come on a connection: it is delivered to all who play.
-    fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
+    /// An RTP packet of a track has come to the controller alone: it is delivered to all who play.
+    pub(super) fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
         let Some(header) = rtp::Header::read(packet) else { return };
         self.counts.relayed += 1;
         // Where its origin is another one than before, and this is the first packet.

@@ -53,7 +53,11 @@ impl<W: World> Proxy<W> {
             }
         }
         let source = self.world.progress(number).ssrc;
-        if replaced && received.ended.contains(&source) {
+        let plain = self.upstreams.get(&id).is_some_and(|own| own.source.is_some());
+        if plain && received.ended.contains(&source) {
+            // Another one may send from now on.
+            self.leave_sender(id, track);
+        } else if replaced && received.ended.contains(&source) {
             self.fail_upstream(id, 502, "its stream has ended (BYE)");
         }
     }
@@ -103,7 +107,7 @@ impl<W: World> Proxy<W> {
         for track in own.tracks.iter().filter(|track| track.state == TrackState::Ready) {
             if let Some(to) = track.rtcp {
                 self.effect(Effect::Datagram(
-                    From::Pair(local.ip(), track.port),
+                    From::Pair(track.listens.unwrap_or(local.ip()), track.port),
                     to,
                     rtcp::bye(track.own_ssrc, NAME, ""),
                 ));
@@ -182,7 +186,7 @@ impl<W: World> Proxy<W> {
             };
             let about = (progress.seen != 0).then_some(&report);
             let bytes = rtcp::receiver_report(track.own_ssrc, NAME, about);
-            let port = track.port;
+            let (address, port) = (track.listens.unwrap_or(local.ip()), track.port);
             let now = self.now;
             if let Some(track) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(at)) {
                 (track.reported, track.reported_at) = ((progress.packets, progress.lost), now);
@@ -193,7 +197,7 @@ impl<W: World> Proxy<W> {
                 return;
             };
             match (to, framed, publisher) {
-                (Some(to), ..) => self.effect(Effect::Datagram(From::Pair(local.ip(), port), to, bytes)),
+                (Some(to), ..) => self.effect(Effect::Datagram(From::Pair(address, port), to, bytes)),
                 (None, Some(framed), Some(publisher)) => self.effect(Effect::MediaToClient(publisher, framed)),
                 (None, Some(framed), None) => self.effect(Effect::ToOrigin(connection, framed)),
                 (None, None, _) => {}

@@ -57,6 +57,8 @@ impl Upstream {
     /// The method, URL and header fields of a request.
     pub(super) fn request(&mut self, job: &Job, via: &str) -> Request {
         let control = || self.description.as_ref().map_or(self.url.clone(), |own| own.control(&self.base));
+        // Where a client proves who it is, the URL is what it proves that for.
+        let of_client = |waiter: &Waiter| self.presentation.prover.map_or_else(control, |_| waiter.1.url.clone());
         let mut request = match job {
             Job::Options => Request::new("OPTIONS", &self.url),
             Job::Describe => {
@@ -67,6 +69,7 @@ impl Upstream {
             Job::Setup { track } => {
                 let own = &self.tracks[*track];
                 let wanted = match own.channels {
+                    _ if self.multicast => Transport::multicast(),
                     Some(channels) => Transport::tcp(channels),
                     None => Transport::udp((own.port, own.port + 1)),
                 };
@@ -74,14 +77,15 @@ impl Upstream {
                 request.headers.push("Transport", wanted.to_string());
                 request
             }
-            Job::Play { headers, .. } => {
-                let mut request = Request::new("PLAY", &control());
+            Job::Play { headers, waiter } => {
+                let mut request = Request::new("PLAY", &waiter.as_ref().map_or_else(control, of_client));
                 headers.iter().for_each(|(name, value)| request.headers.push(name, value.clone()));
                 request
             }
-            Job::Pause { .. } => Request::new("PAUSE", &control()),
-            Job::Parameter { waiter: (_, own, _) } => {
-                let mut request = Request::new(&own.method, &control());
+            Job::Pause { waiter } => Request::new("PAUSE", &of_client(waiter)),
+            Job::Parameter { waiter } => {
+                let own = &waiter.1;
+                let mut request = Request::new(&own.method, &of_client(waiter));
                 own.headers.get("content-type").into_iter().for_each(|kind| request.headers.push("Content-Type", kind));
                 request.body.clone_from(&own.body);
                 request
@@ -111,5 +115,6 @@ impl Upstream {
             // What can't be answered is sent without: the origin says what it thinks of that.
             answer.into_iter().for_each(|answer| request.headers.push("Authorization", answer));
         }
+        self.prove(request);
     }
 }

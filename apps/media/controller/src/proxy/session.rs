@@ -95,6 +95,8 @@ pub(super) struct Session {
     pub(super) local: IpAddr,
     /// The presentation's URL as the client has it, without a `/` at its end.
     pub(super) base: String,
+    /// Whether its client has the origin's own URLs.
+    pub(super) forwarded: bool,
     /// The stream's name in the configuration, if it has one.
     pub(super) stream: Option<String>,
     /// The presentation at its origin.
@@ -148,6 +150,7 @@ impl<W: World> Proxy<W> {
             client: address,
             local,
             base,
+            forwarded: false,
             stream,
             upstream,
             viewers: BTreeMap::new(),

@@ -44,6 +44,7 @@ impl<W: World> Proxy<W> {
                 Err(status) => return self.refuse(id, &request, status),
             },
         };
+        self.note_proof(upstream, &request);
         let Some(own) = self.upstreams.get_mut(&upstream) else { return self.refuse(id, &request, 454) };
         let Some(description) = own.description.clone().filter(|_| !own.is_recovering()) else {
             return own.waiting.push((id, request));
@@ -136,6 +137,7 @@ impl<W: World> Proxy<W> {
     /// A session for a presentation. One without end is shared; any other is this session's alone from now on.
     fn begin_session(&mut self, id: ClientId, target: &Target, upstream: UpstreamId) -> Result<SessionId, u16> {
         let session = self.new_session(id, upstream, target.base.clone(), target.name.clone())?;
+        self.sessions.get_mut(&session).into_iter().for_each(|own| own.forwarded = target.forwarded);
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
             self.joinable.remove(&target.presentation);
         }

@@ -38,7 +38,7 @@ pub struct SessionState {
 pub struct ViewerState {
     /// What it is: `video`, `audio`.
     pub kind: String,
-    /// Where its packets go: an address, or `interleaved`.
+    /// Where its packets go: an address, `interleaved`, or `tunnelled`.
     pub to: String,
     /// The source that the client knows.
     pub ssrc: u32,
@@ -120,6 +120,7 @@ impl<W: World> Proxy<W> {
                 kind: of.kind.clone(),
                 to: match viewer.delivery {
                     Delivery::Udp { rtp, .. } => rtp.to_string(),
+                    Delivery::Interleaved { client, .. } if self.tunnels.is_client(client) => "tunnelled".into(),
                     Delivery::Interleaved { .. } => "interleaved".into(),
                 },
                 ssrc: viewer.rewrite.ssrc,

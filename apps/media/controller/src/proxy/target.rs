@@ -1,10 +1,13 @@
 //! Which presentation a URL of a client means.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use wire::rtsp::url::{self, Url};
 
+use super::ClientId;
 use crate::settings::access::Access;
+use crate::settings::plain::Plain;
 use crate::settings::{Credentials, Settings};
 
 /// A presentation at its origin. Clients that ask for the same may share one.
@@ -16,6 +19,8 @@ pub struct Presentation {
     pub pool: Option<String>,
     /// Who asks for it there.
     pub credentials: Option<Credentials>,
+    /// The client that alone has it, as it proves at the origin who it is, or may have to.
+    pub prover: Option<ClientId>,
 }
 
 /// What a URL means.
@@ -31,8 +36,14 @@ pub struct Target {
     pub name: Option<String>,
     /// Whether the configuration says that it has no end.
     pub live: Option<bool>,
+    /// Whether the client names the origin itself, so that its URLs are the origin's.
+    pub forwarded: bool,
     /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
     pub carried: Option<bool>,
+    /// Whether its origin is to send it to a group.
+    pub multicast: bool,
+    /// Its source, where that has no RTSP.
+    pub plain: Option<Arc<Plain>>,
     /// Who may view it.
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
@@ -49,27 +60,45 @@ pub fn track_url(base: &str, track: usize) -> String {
     format!("{base}{TRACK}{track}")
 }
 
-/// What a client's URL means, or the status of the answer.
-pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
-    Url::parse(text).ok_or(400u16)?;
+/// What the URL of a client means that has connected to an own address, or the status of the answer.
+pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, u16> {
+    let named = Url::parse(text).ok_or(400u16)?;
     let (text, track) = without_track(text.trim_end_matches('/'));
     let base = text.trim_end_matches('/');
     let parts = Url::parse(base).ok_or(400u16)?;
     let path = parts.path.strip_prefix('/').unwrap_or(parts.path);
+    let target = |presentation, viewers| {
+        let base = base.to_owned();
+        Target {
+            presentation,
+            base,
+            track,
+            name: None,
+            live: None,
+            forwarded: false,
+            carried: None,
+            multicast: false,
+            plain: None,
+            viewers,
+            publish: None,
+        }
+    };
+    // A host that may be asked is meant itself, unless it is the proxy.
+    if named.host.parse() != Ok(local) && settings.permits(named.host, named.port()) {
+        let presentation = Presentation { url: named.without_user(), pool: None, credentials: None, prover: None };
+        return Ok(Target::of_origin(&named, target(presentation, settings.viewers.clone())));
+    }
     if path.is_empty() {
         return Err(404);
     }
-    let target = |presentation, viewers| {
-        let base = base.to_owned();
-        Target { presentation, base, track, name: None, live: None, carried: None, viewers, publish: None }
-    };
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
         let (url, pool) = (own.url.clone(), own.pool.clone());
-        let presentation = Presentation { url, pool, credentials: own.credentials.clone() };
+        let presentation = Presentation { url, pool, credentials: own.credentials.clone(), prover: None };
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
         let (name, publish) = (Some(own.name.clone()), own.publish.clone());
-        return Ok(Target { name, live: own.live, carried: own.carried, publish, ..target(presentation, viewers) });
+        let (live, carried, multicast, plain) = (own.live, own.carried, own.multicast, own.plain.clone());
+        return Ok(Target { name, live, carried, multicast, plain, publish, ..target(presentation, viewers) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -84,7 +113,7 @@ pub fn target(text: &str, settings: &Settings) -> Result<Target, u16> {
     // What is the proxy's own is no business of the origin's.
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
-    Ok(target(Presentation { url, pool: None, credentials: None }, settings.viewers.clone()))
+    Ok(target(Presentation { url, pool: None, credentials: None, prover: None }, settings.viewers.clone()))
 }
 
 /// Whether two URLs, or their paths, mean the same presentation, or tracks of it.
@@ -120,12 +149,9 @@ mod tests {
             streams: vec![Named {
                 name: "door".into(),
                 url: "rtsp://cam/1".into(),
-                pool: None,
                 credentials,
                 live: Some(true),
-                carried: None,
-                viewers: None,
-                publish: None,
+                ..Named::default()
             }],
             ..Settings::default()
         }
@@ -134,6 +160,7 @@ mod tests {
     #[test]
     fn urls_mean_presentations() {
         let settings = settings();
+        let target = |text: &str, settings: &Settings| target(text, settings, "10.0.2.1".parse().unwrap());
         let own = target("rtsp://proxy:8554/10.0.2.11:8554/a/b?c=d/trackID=1", &settings).unwrap();
         assert_eq!(own.presentation.url, "rtsp://10.0.2.11:8554/a/b?c=d");
         assert_eq!((&*own.base, own.track), ("rtsp://proxy:8554/10.0.2.11:8554/a/b?c=d", Some(1)));
@@ -142,6 +169,12 @@ mod tests {
         assert_eq!((&*own.presentation.url, own.track), ("rtsp://[2001:db8::1]/x", None));
         let own = target("rtsp://proxy/door/", &settings).unwrap();
         assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
+        // The origin's own URL, as it is; the proxy's own address is the proxy, though it is one that is allowed.
+        let own = target("rtsp://u:p@10.0.2.11:8554/a/trackID=1/", &settings).unwrap();
+        assert_eq!((own.forwarded, own.track, &*own.base), (true, None, "rtsp://10.0.2.11:8554/a/trackID=1/"));
+        assert_eq!(own.presentation.url, own.base);
+        let own = target("rtsp://10.0.2.1:8554/10.0.2.11/a", &settings).unwrap();
+        assert_eq!((own.forwarded, &*own.presentation.url), (false, "rtsp://10.0.2.11/a"));
         for (one, other, same) in [
             ("rtsp://proxy/door/trackID=0", "rtsp://proxy:554/door/", true),
             ("rtsp://proxy/door", "/door", true),

@@ -40,6 +40,8 @@ pub(super) struct Track {
     pub(super) port: u16,
     /// Its place in `streams.progress`.
     pub(super) number: u32,
+    /// The address of its port, where that is a group or another one than the connection's.
+    pub(super) listens: Option<IpAddr>,
     /// Where its RTCP comes from, as far as the origin says.
     pub(super) rtcp: Option<SocketAddr>,
     /// Where its packets may come from.
@@ -85,6 +87,7 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             channels: None,
             port: 0,
             number: 0,
+            listens: None,
             rtcp: None,
             source: None,
             key: None,
@@ -105,8 +108,9 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
 impl<W: World> Proxy<W> {
     /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
     pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
-        let carried = self.upstreams.get(&id).is_some_and(|own| own.carried);
-        self.take_place(id, track, !carried)?;
+        let (carried, grouped) = self.upstreams.get(&id).map_or((false, false), |own| (own.carried, own.multicast));
+        // The ports of a group are the origin's to choose.
+        self.take_place(id, track, !carried && !grouped)?;
         if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {
             own.channels = carried.then_some(channels_of(track));
         }

@@ -9,9 +9,11 @@ use wire::rtsp::message::Request;
 use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
+use super::forward::Proofs;
 use super::recovery::{Position, Recovery};
 use super::request::Job;
 use super::session::Ending;
+use super::source::Source;
 use super::target::{Presentation, Target};
 use super::track::{Track, TrackState};
 use super::world::{Effect, World};
@@ -19,7 +21,7 @@ use super::{ClientId, OriginId, Proxy, SessionId, UpstreamId};
 use crate::pools::ServerId;
 
 /// How long a description is kept that nobody has asked a stream of.
-const UNUSED: Duration = Duration::from_secs(10);
+pub(super) const UNUSED: Duration = Duration::from_secs(10);
 
 /// A presentation at its origin.
 pub(super) struct Upstream {
@@ -45,6 +47,8 @@ pub(super) struct Upstream {
     /// Whether the origin says that it knows GET_PARAMETER.
     pub(super) knows_parameter: bool,
     pub(super) auth: Option<PasswordClient>,
+    /// What its client says to the origin of who it is.
+    pub(super) proofs: Proofs,
     pub(super) redirects: u32,
     /// What relative URLs of the description are seen from.
     pub(super) base: String,
@@ -57,6 +61,10 @@ pub(super) struct Upstream {
     /// Whether tracks are asked for on the connection, and whether they may be.
     pub(super) carried: bool,
     pub(super) may_be_carried: bool,
+    /// Its source, where that has no RTSP.
+    pub(super) source: Option<Source>,
+    /// Whether its origin is to send it to a group.
+    pub(super) multicast: bool,
     /// The client that publishes it, in place of an origin.
     pub(super) publisher: Option<ClientId>,
     /// Whether the origin plays it,
@@ -96,6 +104,7 @@ impl Upstream {
             timeout: Duration::from_secs(60),
             knows_parameter: false,
             auth: None,
+            proofs: Proofs::default(),
             redirects: 0,
             description: None,
             tracks: Vec::new(),
@@ -104,6 +113,8 @@ impl Upstream {
             playing: false,
             carried: target.carried == Some(true),
             may_be_carried: target.carried != Some(false),
+            source: None,
+            multicast: target.multicast,
             publisher: None,
             played_at: Duration::ZERO,
             position: Position::default(),
@@ -123,6 +134,9 @@ impl Upstream {
 impl<W: World> Proxy<W> {
     /// Begins to ask an origin for a presentation; `Err` with the status where its pool has none that works.
     pub(super) fn new_upstream(&mut self, target: &Target) -> Result<UpstreamId, u16> {
+        if let Some(plain) = &target.plain {
+            return self.open_source(target, plain);
+        }
         let (server, url) = self.place(&target.presentation, &[]).ok_or(503u16)?;
         let (id, connection) = (self.new_id(), self.new_id());
         let upstream = Upstream::new(target, (server, url), connection, self.now);
@@ -247,15 +261,22 @@ impl<W: World> Proxy<W> {
         if own.session.is_some() && own.addresses.is_some() {
             self.say_bye_upstream(own);
             let control = own.description.as_ref().map_or(own.url.clone(), |all| all.control(&own.base));
-            let mut request = Request::new("TEARDOWN", &control);
+            let mut request = Request::new("TEARDOWN", &own.proved_url("TEARDOWN").unwrap_or(control));
             own.finish(&mut request, &self.pseudonym);
             self.effect(Effect::ToOrigin(own.connection, request.to_bytes()));
         }
         for track in own.tracks.iter_mut().filter(|track| track.state != TrackState::New) {
             track.key.take().into_iter().for_each(|key| self.effects.push_back(Effect::RemoveFlow(key)));
             self.tracks.remove(&track.number);
-            if let Some((local, _)) = own.addresses {
-                self.release_pair(local.ip(), track.port);
+            let address = track.listens.take().or(own.addresses.map(|(local, _)| local.ip()));
+            match address {
+                // Whoever waits may be the next one that wants it, and nothing is sent from there.
+                Some(address) if own.source.is_some() => {
+                    self.pairs.remove(&(address, track.port));
+                    self.world.leave(address, track.port);
+                }
+                Some(address) => self.release_pair(address, track.port),
+                None => {}
             }
         }
         self.effect(Effect::CloseOrigin(own.connection));
@@ -266,6 +287,9 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get(&id) else { return };
         if let Some(publisher) = own.publisher {
             return self.publisher_tick(publisher, id);
+        }
+        if own.source.is_some() {
+            return self.source_tick(id);
         }
         let timeouts = &self.settings.timeouts;
         let since = |then: Duration| self.now.saturating_sub(then);
@@ -279,7 +303,9 @@ impl<W: World> Proxy<W> {
             return self.fail_upstream(id, 504, "no answer in time");
         }
         let unused = own.viewers.is_empty() && own.waiting.is_empty() && own.asked.is_none();
-        if unused && since(own.used) > UNUSED {
+        // Whoever is asked for a password may have to think about it.
+        let kept = if own.proofs.wanted { timeouts.idle.max(UNUSED) } else { UNUSED };
+        if unused && since(own.used) > kept {
             return self.end_upstream(id);
         }
         if own.session.is_some() && own.asked.is_none() && since(own.used) >= own.timeout / 2 {

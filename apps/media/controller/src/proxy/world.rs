@@ -15,6 +15,14 @@ pub trait World {
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
     /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
     fn bind_media(&mut self, address: IpAddr) -> bool;
+    /// Takes a port where a stream comes to whose sender is not told own ports: a group's, which is joined, or an own
+    /// address's.
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    fn listen(&mut self, at: &Listening) -> Result<(), String>;
+    /// Gives such a port back at once, so that it may be taken again: address, port of RTP.
+    fn leave(&mut self, address: IpAddr, port: u16);
     /// What was counted of a track.
     fn progress(&mut self, track: u32) -> Progress;
     /// Sets what was counted of a track whose packets the program does not see.
@@ -27,6 +35,32 @@ pub trait World {
     fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver);
     /// The time by which [`Progress::heard`] is told, in nanoseconds.
     fn clock(&mut self) -> u64;
+}
+
+/// Where a stream comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// A group, or an own address.
+    pub address: IpAddr,
+    /// The port of RTP; that of RTCP is the next one.
+    pub port: u16,
+    /// The only sender that a group is joined for; none: any.
+    pub source: Option<IpAddr>,
+    /// Where a group is joined.
+    pub interface: Interface,
+    /// Whether RTCP may come, too.
+    pub reports: bool,
+}
+
+/// An interface of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// That of the kernel's route.
+    Any,
+    /// By its name.
+    Named(String),
+    /// The one with an address.
+    Of(IpAddr),
 }
 
 /// Which own socket a datagram leaves by.
@@ -68,7 +102,7 @@ pub enum Effect {
     RemoveFlow(FlowKey),
     /// Takes a receiver out of the group of a track, by its number there.
     Leave(u32, u32),
-    /// Gives a pair of own ports back: own address, first port.
+    /// Gives a pair of own ports back, or the port where a stream came to: address, first port.
     ReleasePair(IpAddr, u16),
     /// Sends a datagram.
     Datagram(From, SocketAddr, Vec<u8>),

@@ -1,6 +1,7 @@
 //! What `[controllers.media]` says. `read` reads it.
 
 pub mod access;
+pub mod plain;
 pub mod pools;
 pub mod read;
 
@@ -13,6 +14,7 @@ use control::access_log::LogSettings;
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
+use self::plain::Plain;
 use self::pools::Pool;
 
 /// The settings.
@@ -84,12 +86,12 @@ fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
 }
 
 /// A stream with a name of its own: `rtsp://proxy/NAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The name.
     pub name: String,
     /// The URL at its origin, without user and password; where it comes from a pool, that is in the place of the host.
-    /// `publish:NAME` where it is published.
+    /// `publish:NAME` where it is published; `rtp://` or `udp://` where its source has no RTSP.
     pub url: String,
     /// The pool that it comes from.
     pub pool: Option<String>,
@@ -99,6 +101,10 @@ pub struct Named {
     pub live: Option<bool>,
     /// Whether it comes on the connection to its origin; where nothing is said, where it does not come over UDP.
     pub carried: Option<bool>,
+    /// Whether the origin is to send it to a group.
+    pub multicast: bool,
+    /// Its source, where that has no RTSP.
+    pub plain: Option<Arc<Plain>>,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.

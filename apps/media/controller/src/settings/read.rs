@@ -2,6 +2,7 @@
 
 mod access;
 mod amounts;
+mod plain;
 mod pools;
 
 use std::net::IpAddr;
@@ -176,7 +177,9 @@ impl Reader<'_, '_> {
             let name: &std::borrow::Cow<str> = name.get_ref();
             self.stream(name, value, &path.key(name), settings)
         };
-        table.iter().filter_map(one).collect()
+        let streams: Vec<Named> = table.iter().filter_map(one).collect();
+        self.places_differ(&streams, value, path);
+        streams
     }
 
     fn stream(&mut self, name: &str, value: &Value, path: &Path, settings: &Settings) -> Option<Named> {
@@ -188,6 +191,9 @@ impl Reader<'_, '_> {
         }
         if table.contains_key("publish") {
             return self.published(name, table, path, settings);
+        }
+        if Reader::is_plain(table) {
+            return self.plain(name, table, path, settings);
         }
         let place = if table.contains_key("pool") { ["pool", "path"] } else { ["url", "pool"] };
         let known = ["user", "password", "live", "transport", "viewers"];
@@ -207,15 +213,18 @@ impl Reader<'_, '_> {
         };
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
         let transport = |text: &str| match text {
-            "udp" => Some(false),
-            "tcp" => Some(true),
+            "udp" => Some((false, false)),
+            "tcp" => Some((true, false)),
+            "multicast" => Some((false, true)),
             _ => None,
         };
-        let accepted = "\"udp\" or \"tcp\"; UDP, and TCP where the server refuses it, otherwise";
-        let carried =
+        let accepted = "\"udp\", \"tcp\" or \"multicast\"; UDP, and TCP where the server refuses it, otherwise";
+        let transport =
             table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
+        let (carried, multicast) = (transport.map(|own| own.0), transport.is_some_and(|own| own.1));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
-        Some(Named { name: name.to_owned(), url: text?, pool, credentials, live, carried, viewers, publish: None })
+        let (name, url) = (name.to_owned(), text?);
+        Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, ..Named::default() })
     }
 
     /// A stream's URL at its only origin.

@@ -1,4 +1,4 @@
-//! Reads messages off a connection, and writes what waits.
+//! Reads a connection, and writes what waits.
 
 use std::io;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const STALLED: Duration = Duration::from_secs(30);
 /// How long a peer may take to close its side of a connection that ends.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Runs a connection to its end: `each` gets what comes. Why it has ended.
-pub async fn run(stream: TcpStream, outbox: &Outbox, each: impl FnMut(Result<Item, Refused>)) -> String {
+/// Runs a connection to its end: `take` gets the bytes that come, and says whether more can be read. Why it has ended.
+pub async fn run(stream: TcpStream, outbox: &Outbox, take: impl FnMut(&[u8]) -> bool) -> String {
     // Commands and packets go out as they come.
     let _ = stream.set_nodelay(true);
     let (mut read, mut write) = stream.into_split();
     let result = tokio::select! {
-        result = reading(&mut read, each) => result.map_or_else(|error| error.to_string(), |()| "it was closed".into()),
+        result = reading(&mut read, take) => result.map_or_else(|error| error.to_string(), |()| "it was closed".into()),
         result = writing(&mut write, outbox) => match result {
             Ok(()) => {
                 // Closed at once, with bytes unread, the connection would be reset, and what was sent could be lost.
@@ -38,28 +38,35 @@ pub async fn run(stream: TcpStream, outbox: &Outbox, each: impl FnMut(Result<Ite
     result
 }
 
-async fn reading(read: &mut (impl AsyncRead + Unpin), mut each: impl FnMut(Result<Item, Refused>)) -> io::Result<()> {
-    let (mut framer, mut buffer) = (Framer::default(), vec![0; READ]);
+async fn reading(read: &mut (impl AsyncRead + Unpin), mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let mut buffer = vec![0; READ];
     loop {
         let count = read.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());
         }
-        framer.push(&buffer[..count]);
-        loop {
-            match framer.next_item() {
-                Ok(Some(item)) => each(Ok(item)),
-                Ok(None) => break,
-                Err(refused) => {
-                    each(Err(refused));
-                    // What follows can't be read; the answer is on its way, and then the connection ends.
-                    drain(read).await;
-                    return Ok(());
-                }
-            }
+        if !take(&buffer[..count]) {
+            // The answer is on its way, and then the connection ends.
+            drain(read).await;
+            return Ok(());
         }
         // Where one sends without end, others have their turn.
         tokio::task::yield_now().await;
+    }
+}
+
+/// Gives `each` the messages and packets in what has come; whether more can be read.
+pub fn items(framer: &mut Framer, bytes: &[u8], mut each: impl FnMut(Result<Item, Refused>)) -> bool {
+    framer.push(bytes);
+    loop {
+        match framer.next_item() {
+            Ok(Some(item)) => each(Ok(item)),
+            Ok(None) => return true,
+            Err(refused) => {
+                each(Err(refused));
+                return false;
+            }
+        }
     }
 }
 

@@ -8,11 +8,17 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
+use dataplane::join_group;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, sendto, setsockopt, socket, sockopt,
+};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
 use super::shared::Shared;
+use crate::proxy::world::{Interface, Listening};
 
 /// Datagrams of a socket that are read before others have their turn.
 const BATCH: usize = 64;
@@ -81,6 +87,38 @@ impl Datagrams {
             || self.bind_both(address, port, [To::Media(address), To::Reports(address)], shared)
     }
 
+    /// Listens where a stream comes to, RTCP too where its port can be had; groups are joined.
+    pub fn listen(&mut self, at: &Listening, shared: &Shared) -> io::Result<()> {
+        let interface = index_of(&at.interface)?;
+        let bind = |port, to| -> io::Result<Bound> {
+            let family = if at.address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let socket = socket(family, SockType::Datagram, flags, None)?;
+            if at.address.is_multicast() {
+                // Others on the host may listen to it, too.
+                setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+            }
+            let own = SocketAddr::new(at.address, port);
+            nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(own))?;
+            if at.address.is_multicast() {
+                join_group(&socket, at.address, at.source, interface)?;
+            }
+            let socket = Arc::new(UdpSocket::from_std(socket.into())?);
+            let task = tokio::spawn(read(socket.clone(), to, shared.clone())).abort_handle();
+            Ok(Bound { socket, task })
+        };
+        let media = bind(at.port, To::PairMedia(at.address, at.port))?;
+        self.bound.insert(To::PairMedia(at.address, at.port), media);
+        if let Some(port) = at.port.checked_add(1).filter(|_| at.reports) {
+            let to = To::PairReports(at.address, at.port);
+            match bind(port, to) {
+                Ok(reports) => _ = self.bound.insert(to, reports),
+                Err(error) => tracing::info!("port {port} of {}: {error}; no reports are read", at.address),
+            }
+        }
+        Ok(())
+    }
+
     fn bind_both(&mut self, address: IpAddr, port: u16, [media, reports]: [To; 2], shared: &Shared) -> bool {
         let bind = |port, to| -> io::Result<Bound> {
             let socket = std::net::UdpSocket::bind(SocketAddr::new(address, port))?;
@@ -119,6 +157,25 @@ impl Datagrams {
         let to = SockaddrStorage::from(to);
         sendto(bound.socket.as_raw_fd(), bytes, &to, MsgFlags::MSG_DONTWAIT).is_ok()
     }
+}
+
+/// The index of an interface, as the kernel has it; 0: that of its route.
+fn index_of(interface: &Interface) -> io::Result<u32> {
+    let name = match interface {
+        Interface::Any => return Ok(0),
+        Interface::Named(name) => name.clone(),
+        Interface::Of(address) => {
+            let is_it = |own: &InterfaceAddress| {
+                let own = own.address.as_ref();
+                let v4 = own.and_then(|own| Some(IpAddr::V4(own.as_sockaddr_in()?.ip())));
+                v4.or_else(|| Some(IpAddr::V6(own?.as_sockaddr_in6()?.ip()))) == Some(*address)
+            };
+            let found = getifaddrs()?.find(is_it).map(|own| own.interface_name);
+            found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has {address}")))?
+        }
+    };
+    if_nametoindex(name.as_str())
+        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{name}: {error}")))
 }
 
 async fn read(socket: Arc<UdpSocket>, to: To, shared: Shared) {

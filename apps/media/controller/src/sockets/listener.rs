@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 
 use super::connection;
+use super::inbound::Inbound;
 use super::outbox::Outbox;
 use super::shared::{Shared, canonical};
 
@@ -81,12 +82,7 @@ async fn accept(listener: TcpListener, shared: Shared) {
 }
 
 async fn serve(stream: TcpStream, id: u64, outbox: Arc<Outbox>, shared: Shared) {
-    let each = |item| {
-        shared.event(|proxy| match item {
-            Ok(item) => proxy.client_item(id, item),
-            Err(refused) => proxy.client_failed(id, refused),
-        });
-    };
-    connection::run(stream, &outbox, each).await;
+    let mut inbound = Inbound::default();
+    connection::run(stream, &outbox, |bytes| inbound.take(id, bytes, &shared)).await;
     shared.client_closed(id);
 }

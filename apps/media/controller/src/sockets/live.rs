@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::datagrams::Datagrams;
 use super::shared::WeakShared;
-use crate::proxy::world::World;
+use crate::proxy::world::{Listening, World};
 use crate::settings::Settings;
 use crate::tables::{Progress, Receiver};
 
@@ -61,6 +61,15 @@ impl World for Live {
     fn bind_media(&mut self, address: IpAddr) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         self.datagrams.bind_media(address, self.settings.media_port, &shared)
+    }
+
+    fn listen(&mut self, at: &Listening) -> Result<(), String> {
+        let shared = self.shared.upgrade().ok_or("the proxy ends")?;
+        self.datagrams.listen(at, &shared).map_err(|error| format!("port {} of {}: {error}", at.port, at.address))
+    }
+
+    fn leave(&mut self, address: IpAddr, port: u16) {
+        self.datagrams.release_pair(address, port);
     }
 
     fn progress(&mut self, track: u32) -> Progress {

@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `outbox` | what waits to be written on a connection |
-//! | `connection` | reads messages off a connection, writes what waits |
+//! | `connection` | reads a connection, writes what waits |
+//! | `inbound` | what clients send: RTSP, or a half of a tunnel |
 //! | `listener` | accepts clients |
 //! | `origin` | connects to origins |
 //! | `datagrams` | own UDP ports: bound as long as they are a stream's |
@@ -13,6 +14,7 @@
 
 mod connection;
 mod datagrams;
+mod inbound;
 pub mod listener;
 mod live;
 mod origin;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use wire::rtsp::framing::Framer;
 
 use super::connection;
 use super::outbox::Outbox;
@@ -29,7 +30,8 @@ pub async fn run(id: u64, host: String, port: u16, outbox: Arc<Outbox>, shared: 
                         Err(_) => proxy.origin_closed(id, "its answer can't be read"),
                     });
                 };
-                connection::run(stream, &outbox, each).await
+                let mut framer = Framer::default();
+                connection::run(stream, &outbox, |bytes| connection::items(&mut framer, bytes, each)).await
             }
             (Err(error), _) | (_, Err(error)) => error.to_string(),
         },

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use wire::rtsp::framing::Item;
 use wire::rtsp::message::{Request, Response};
+use wire::rtsp::tunnel::{Half, Opening};
 
 use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
@@ -31,6 +32,11 @@ enum Step {
     OriginGone,
     /// RTCP or RTP comes to some port.
     Datagram(u16, u16, Vec<u8>),
+    /// A datagram comes to the group of a source without RTSP, from some port.
+    Group(u16, Vec<u8>),
+    /// A client has another half of a tunnel, with some cookie, or sends text by the last one that it had.
+    Tunnel(bool, bool, u8),
+    Text(bool, Vec<u8>),
     /// A packet is tapped.
     Tapped(u32, Vec<u8>),
     /// Time goes on.
@@ -50,8 +56,8 @@ const METHODS: [&str; 11] = [
     "RECORD",
     "REDIRECT",
 ];
-/// URLs: of a film or a live stream, and of one that clients publish.
-const URLS: [&str; 8] = [
+/// URLs: of a film or a live stream, of one that clients publish, of one without RTSP, and of the origin itself.
+const URLS: [&str; 13] = [
     "rtsp://proxy:8554/10.0.2.11:8554/film",
     "rtsp://proxy:8554/10.0.2.11:8554/film/",
     "rtsp://proxy:8554/10.0.2.11:8554/film/trackID=0",
@@ -60,6 +66,11 @@ const URLS: [&str; 8] = [
     "rtsp://proxy/stage",
     "rtsp://proxy/stage/trackID=0",
     "rtsp://proxy/stage/x",
+    "rtsp://proxy/hall",
+    "rtsp://proxy/hall/trackID=0",
+    "rtsp://10.0.2.11:8554/film",
+    "rtsp://10.0.2.11:8554/film/trackID=0",
+    "rtsp://10.0.2.11:8554/other/",
 ];
 /// What is announced.
 const SDP: &[u8] = b"v=0\r\nm=video 0 RTP/AVP 33\r\na=control:trackID=0\r\nm=audio 0 RTP/AVP 8\r\na=control:x\r\n";
@@ -87,6 +98,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..METHODS.len()).prop_map(Step::OriginAsks),
         1 => Just(Step::OriginGone),
         1 => (20000u16..20006, 6968u16..6975, bytes()).prop_map(|(to, from, bytes)| Step::Datagram(to, from, bytes)),
+        1 => (7000u16..7003, prop_oneof![bytes(), Just([[0x80, 33].as_slice(), &[7; 20]].concat()), Just(vec![0x47; 188])])
+            .prop_map(|(from, bytes)| Step::Group(from, bytes)),
+        1 => (any::<bool>(), any::<bool>(), 0u8..2).prop_map(|(other, post, cookie)| Step::Tunnel(other, post, cookie)),
+        1 => (any::<bool>(), prop_oneof![bytes(), "[A-Za-z0-9+/=]{0,40}".prop_map(String::into_bytes)])
+            .prop_map(|(other, text)| Step::Text(other, text)),
         1 => (0u32..3, bytes()).prop_map(|(track, bytes)| Step::Tapped(track, bytes)),
         2 => (1u64..40).prop_map(Step::Wait),
     ]
@@ -96,21 +112,30 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), pooled in any::<bool>(), tracks in 1usize..3,
+    fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), guarded in prop::bool::weighted(0.2), pooled in any::<bool>(), tracks in 1usize..3,
                        silent in prop::option::of(0..METHODS.len()), steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
-        let options = Options { live, tcp_only, tracks, silent, timeout: 20, ..Options::default() };
+        let password = guarded.then(|| ("viewer".to_owned(), "secret".to_owned()));
+        let options = Options { live, tcp_only, tracks, silent, password, timeout: 20, ..Options::default() };
         let mut model =
-            if pooled { pooled_model(options) } else { Model::with(options, crate::publish::stage) };
+            if pooled { pooled_model(options) } else { Model::with(options, |settings| {
+                crate::publish::stage(settings);
+                settings.streams.push(crate::source::hall("udp://239.1.2.3:5004", None));
+            }) };
         model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
         let mut sessions = [String::new(), String::new()];
+        let mut posts = [0; 2];
         for step in steps {
             match step {
                 Step::Ask(other, method, end, transport, named, range) => {
                     let at = usize::from(other);
                     let kind = ("Content-Type", "application/sdp");
                     let mut headers = vec![("Transport", TRANSPORTS[transport]), kind];
+                    // A wrong proof, or one of the other user's.
+                    if transport == 1 {
+                        headers.push(("Authorization", "Basic dmlld2VyOnNlY3JldA=="));
+                    }
                     let session = sessions[at].clone();
                     if named && !session.is_empty() {
                         headers.push(("Session", &session));
@@ -162,6 +187,20 @@ proptest! {
                     model.proxy.report_from_origin(own, to, from, &bytes);
                     model.proxy.report_from_client("10.0.1.11".parse().unwrap(), &bytes);
                 }
+                Step::Group(from, bytes) => {
+                    let (group, from) = ("239.1.2.3".parse().unwrap(), format!("10.0.2.11:{from}").parse().unwrap());
+                    model.proxy.media_at_socket(group, 5004, from, &bytes);
+                    model.proxy.report_from_origin(group, 5004, from, &bytes);
+                }
+                Step::Tunnel(other, post, cookie) => {
+                    let id = model.client([CLIENT, OTHER][usize::from(other)]);
+                    let half = if post { Half::Post } else { Half::Get };
+                    let opening = Opening { half, cookie: cookie.to_string(), length: (cookie == 0).then_some(8) };
+                    if model.proxy.tunnel_opened(id, opening) && post {
+                        posts[usize::from(other)] = id;
+                    }
+                }
+                Step::Text(other, text) => _ = model.proxy.tunnel_bytes(posts[usize::from(other)], &text),
                 Step::Tapped(track, bytes) => model.proxy.deliver(track, &bytes),
                 Step::Wait(half_seconds) => model.wait(Duration::from_millis(500 * half_seconds)),
             }

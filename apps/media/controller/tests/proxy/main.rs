@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod forward;
 mod groups;
 mod hostile;
 mod model;
@@ -13,6 +14,8 @@ mod recovery;
 mod refusals;
 mod sharing;
 mod sides;
+mod source;
+mod tunnel;
 
 use std::time::Duration;
 

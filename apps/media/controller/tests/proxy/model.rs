@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::proxy::accounts::Ended;
-use media::proxy::world::{Effect, From, World};
+use media::proxy::world::{Effect, From, Listening, World};
 use media::proxy::{ClientId, OriginId, Proxy};
 use media::settings::{Allowed, Credentials, Named, Settings};
 use media::tables::{Flow, FlowKey, Leads, Progress, Receiver};
@@ -23,6 +23,10 @@ pub struct Surroundings {
     pub pairs: BTreeSet<u16>,
     /// How many there may be.
     pub most_pairs: usize,
+    /// Where streams come to, in order,
+    pub listening: Vec<Listening>,
+    /// and ports where none may.
+    pub no_port: BTreeSet<u16>,
     pub progress: BTreeMap<u32, Progress>,
     /// Members of groups, by group and number.
     pub members: BTreeMap<(u32, u32), Receiver>,
@@ -47,6 +51,19 @@ impl World for Surroundings {
 
     fn bind_media(&mut self, _: IpAddr) -> bool {
         true
+    }
+
+    fn listen(&mut self, at: &Listening) -> Result<(), String> {
+        if self.no_port.contains(&at.port) {
+            return Err("taken".into());
+        }
+        assert!(self.pairs.insert(at.port), "the port is free");
+        self.listening.push(at.clone());
+        Ok(())
+    }
+
+    fn leave(&mut self, _: IpAddr, port: u16) {
+        assert!(self.pairs.remove(&port), "{port} was not taken");
     }
 
     fn progress(&mut self, track: u32) -> Progress {
@@ -98,6 +115,8 @@ pub struct Model {
     /// What clients got and have not looked at.
     pub got: BTreeMap<ClientId, (Framer, Vec<Item>)>,
     pub closed_clients: BTreeSet<ClientId>,
+    /// Answers of HTTP that clients got: the status of each.
+    pub http: Vec<(ClientId, u16)>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
     /// The body of ANNOUNCE.
@@ -121,12 +140,8 @@ impl Model {
             streams: vec![Named {
                 name: "door".into(),
                 url: "rtsp://camera.example/1".into(),
-                pool: None,
                 credentials: Some(credentials),
-                live: None,
-                carried: None,
-                viewers: None,
-                publish: None,
+                ..Named::default()
             }],
             ..Settings::default()
         };
@@ -143,6 +158,7 @@ impl Model {
             closed_origins: BTreeSet::new(),
             got: BTreeMap::new(),
             closed_clients: BTreeSet::new(),
+            http: Vec::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
             announced: Vec::new(),
@@ -164,6 +180,11 @@ impl Model {
         while let Some(effect) = self.proxy.next_effect() {
             let changes = matches!(effect, Effect::SetFlow(..) | Effect::RemoveFlow(_) | Effect::Leave(..));
             match effect {
+                Effect::ToClient(id, bytes) if bytes.starts_with(b"HTTP/") => {
+                    assert!(bytes.ends_with(b"\r\n\r\n"));
+                    let status = std::str::from_utf8(&bytes[9..12]).unwrap().parse().unwrap();
+                    self.http.push((id, status));
+                }
                 Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes) => {
                     let Some((framer, items)) = self.got.get_mut(&id) else { continue };
                     framer.push(&bytes);

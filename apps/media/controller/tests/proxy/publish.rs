@@ -28,12 +28,9 @@ pub fn stage(settings: &mut Settings) {
     settings.streams.push(Named {
         name: "stage".into(),
         url: "publish:stage".into(),
-        pool: None,
-        credentials: None,
         live: Some(true),
-        carried: None,
-        viewers: None,
         publish: Some(Arc::new(Access { addresses, ..Access::default() })),
+        ..Named::default()
     });
 }
 

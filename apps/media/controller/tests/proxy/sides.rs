@@ -69,14 +69,40 @@ fn servers_send_their_clients_elsewhere() {
     assert_eq!(model.try_ask(client, "DESCRIBE", URL, &[]), None);
     elsewhere(&mut model, "rtsp://10.0.2.12/other");
     assert_eq!(model.answer(client).unwrap().status, 200);
-    // Where there is a session it ends, and so do viewers'.
+    // Where there is a session, it goes on there: it is the same for its viewer, and is told where it was.
     let session = model.set_up(client, URL, 1, 5000);
     model.good(client, "PLAY", URL, &[("Session", &session)]);
+    assert_eq!(model.flow_from(6970).0.src.ip().to_string(), "10.0.2.12");
+    model.hosts.insert("10.0.2.11".into(), Options::default());
+    model.wait(Duration::from_secs(3));
     elsewhere(&mut model, "rtsp://10.0.2.11/film");
-    assert_eq!(model.ask(client, "PLAY", URL, &[("Session", &session)]).status, 454);
+    assert_eq!(model.flow_from(6970).0.src.ip().to_string(), "10.0.2.11");
+    assert_eq!((model.proxy.counts.replaced, model.proxy.counts.failed), (1, 0));
+    let (origin, _) = model.origins.values().last().unwrap();
+    let play = origin.asked.last().unwrap();
+    assert_eq!((&*play.method, play.headers.get("range")), ("PLAY", Some("npt=3.000-")));
+    assert_eq!(model.count("10.0.2.12", "TEARDOWN"), 1, "it is left in order");
+    // Two that send it to each other are left after a while.
+    for turn in 0..4 {
+        assert_eq!(model.proxy.sizes().1, 1, "{turn}");
+        elsewhere(&mut model, ["rtsp://10.0.2.12/film", "rtsp://10.0.2.11/film"][turn % 2]);
+    }
     let shown = model.proxy.origin_states();
-    assert!(shown.iter().any(|own| own.last_error.contains("REDIRECT")), "{shown:?}");
+    assert!(shown.iter().any(|own| own.last_error.contains("too many redirections")), "{shown:?}");
+    assert_eq!(model.ask(client, "PLAY", URL, &[("Session", &session)]).status, 454);
     model.is_empty();
+    // To who is not allowed, and to nowhere, it ends, and so do viewers'.
+    for location in ["rtsp://10.0.3.1/film", "", "x"] {
+        let mut model = Model::new(Options::default());
+        let client = model.client(CLIENT);
+        let session = model.set_up(client, URL, 1, 5000);
+        model.good(client, "PLAY", URL, &[("Session", &session)]);
+        elsewhere(&mut model, location);
+        assert_eq!(model.ask(client, "PLAY", URL, &[("Session", &session)]).status, 454);
+        let shown = model.proxy.origin_states();
+        assert!(shown.iter().any(|own| own.last_error.contains("REDIRECT")), "{shown:?}");
+        model.is_empty();
+    }
     // Not to who is not allowed.
     let mut model = Model::new(Options { silent: vec!["DESCRIBE".into()], ..Options::default() });
     let client = model.client(CLIENT);

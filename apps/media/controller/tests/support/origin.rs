@@ -29,6 +29,8 @@ pub struct Options {
     pub says_cseq: bool,
     /// What stands in front of the numbers of tracks in the description.
     pub control: String,
+    /// The group that it sends to where it is asked to; ports from 6100 on.
+    pub group: Option<String>,
     /// Whether it refuses UDP.
     pub tcp_only: bool,
     /// Number of tracks,
@@ -59,6 +61,7 @@ impl Default for Options {
             timeout: 60,
             says_cseq: true,
             control: "trackID=".into(),
+            group: None,
             tcp_only: false,
             tracks: 2,
             most_setups: 99,
@@ -152,6 +155,14 @@ impl Origin {
                     self.ports.push((0, 0));
                     self.channels.push(rtp);
                     response.headers.push("Transport", format!("RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp}"));
+                    response.headers.push("Session", format!("a$b.{};timeout={}", 17, self.options.timeout));
+                    return Some(response);
+                }
+                if let Some(group) = self.options.group.as_ref().filter(|_| wanted[0].multicast) {
+                    let port = 6100 + 2 * self.ports.len() as u16;
+                    self.ports.push((port, port + 1));
+                    let said = format!("RTP/AVP;multicast;destination={group};port={port}-{};ttl=4", port + 1);
+                    response.headers.push("Transport", said);
                     response.headers.push("Session", format!("a$b.{};timeout={}", 17, self.options.timeout));
                     return Some(response);
                 }

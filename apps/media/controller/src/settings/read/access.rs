@@ -49,16 +49,7 @@ impl Reader<'_, '_> {
         }
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), format!("publish:{name}"));
-        Some(Named {
-            name,
-            url,
-            pool: None,
-            credentials: None,
-            live: Some(true),
-            carried: None,
-            viewers,
-            publish: Some(Arc::new(publish)),
-        })
+        Some(Named { name, url, live: Some(true), viewers, publish: Some(Arc::new(publish)), ..Named::default() })
     }
 
     fn users(&mut self, value: &Value, path: &Path) -> Vec<Credentials> {
