@@ -65,6 +65,11 @@ impl Description {
         if version && sections.len() > 1 { Ok(Description { sections }) } else { Err(Refused(502)) }
     }
 
+    /// Its lines, from which [`Description::parse`] makes the same.
+    pub fn text(&self) -> String {
+        self.sections.iter().flatten().map(|(kind, value)| format!("{kind}={value}\r\n")).collect()
+    }
+
     /// Number of streams.
     pub fn media(&self) -> usize {
         self.sections.len() - 1

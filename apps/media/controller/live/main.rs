@@ -8,6 +8,7 @@ mod network;
 mod origin;
 mod pools;
 mod publisher;
+mod restart;
 mod server;
 mod viewer;
 

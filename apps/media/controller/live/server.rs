@@ -41,6 +41,9 @@ pub struct Server {
     pub log: Arc<Mutex<Log>>,
     ends: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
+    /// Whether streams go on where their connections end, as long as this says so.
+    outlasts: Option<Arc<AtomicBool>>,
+    forgets: Arc<AtomicBool>,
     next_port: Arc<AtomicU16>,
 }
 
@@ -50,12 +53,29 @@ impl Server {
         Server::paced(host, addresses, options, PAUSE)
     }
 
+    /// One whose streams go on where their connections end, until it is told their end.
+    pub fn outlasting(host: &Namespace, addresses: &[&str], options: &Options) -> Server {
+        Server::begin(host, addresses, options, PAUSE, Some(Arc::default()))
+    }
+
     /// One with so much time between two packets of a stream.
     pub fn paced(host: &Namespace, addresses: &[&str], options: &Options, pause: Duration) -> Server {
+        Server::begin(host, addresses, options, pause, None)
+    }
+
+    fn begin(
+        host: &Namespace,
+        addresses: &[&str],
+        options: &Options,
+        pause: Duration,
+        outlasts: Option<Arc<AtomicBool>>,
+    ) -> Server {
         let server = Server {
             log: Arc::default(),
             ends: Arc::default(),
             connections: Arc::default(),
+            outlasts,
+            forgets: Arc::default(),
             next_port: Arc::new(AtomicU16::new(7000)),
         };
         for address in addresses {
@@ -64,7 +84,8 @@ impl Server {
             listener.set_nonblocking(true).unwrap();
             let (log, ends, next, all) =
                 (server.log.clone(), server.ends.clone(), server.next_port.clone(), server.connections.clone());
-            let (options, path) = (options.clone(), host.path());
+            let (options, path, outlasts, forgets) =
+                (options.clone(), host.path(), server.outlasts.clone(), server.forgets.clone());
             thread::spawn(move || {
                 // Sockets of this thread are those of the host.
                 let file = std::fs::File::open(path).unwrap();
@@ -78,12 +99,18 @@ impl Server {
                     all.lock().unwrap().push(stream.try_clone().unwrap());
                     let mut origin = Origin::new(options.clone());
                     origin.first_port = next.fetch_add(20, Ordering::Relaxed);
-                    let (log, ends) = (log.clone(), ends.clone());
-                    thread::spawn(move || serve(stream, origin, pause, &log, &ends));
+                    let (log, ends, outlasts) = (log.clone(), ends.clone(), outlasts.clone());
+                    origin.knows_no_session = forgets.load(Ordering::Relaxed);
+                    thread::spawn(move || serve(stream, origin, pause, &log, &ends, outlasts));
                 }
             });
         }
         server
+    }
+
+    /// From now on what new connections say of sessions that others have set up is refused (454), once for each.
+    pub fn forget_sessions(&self) {
+        self.forgets.store(true, Ordering::Relaxed);
     }
 
     /// Ends all connections, as a server that is killed does.
@@ -106,11 +133,19 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<Mutex<Log>>, ends: &Arc<AtomicBool>) {
+fn serve(
+    mut stream: TcpStream,
+    mut origin: Origin,
+    pause: Duration,
+    log: &Arc<Mutex<Log>>,
+    ends: &Arc<AtomicBool>,
+    outlasts: Option<Arc<AtomicBool>>,
+) {
     let (mut framer, mut buffer) = (Framer::default(), [0; 4096]);
     let (client, own) = (stream.peer_addr().unwrap().ip(), stream.local_addr().unwrap().ip());
     // Streams of this connection go on while this says so.
-    let playing = Arc::new(AtomicBool::new(false));
+    let goes_on = outlasts.is_some();
+    let playing = outlasts.unwrap_or_default();
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         framer.push(&buffer[..count]);
         while let Ok(Some(item)) = framer.next_item() {
@@ -141,7 +176,9 @@ fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<M
             }
         }
     }
-    playing.store(false, Ordering::Relaxed);
+    if !goes_on {
+        playing.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Sends a stream, and notes what comes back.

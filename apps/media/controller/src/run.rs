@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::application::{CompiledSettings, Queries, Reloads};
+use control::application::{CompiledSettings, Kept, Queries, Reloads};
 use dataplane::controller::{Event, Events, Link, Stop};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -28,11 +28,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// One without connections.
-    pub fn new(settings: Arc<Settings>) -> Result<Server, String> {
+    /// One without connections, with what was kept by another one.
+    pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Server, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        Ok(Server { runtime, shared: Shared::new(settings)?, listeners: Listeners::default() })
+        Ok(Server { runtime, shared: Shared::new(settings, kept)?, listeners: Listeners::default() })
     }
 
     /// Runs until the link stops.
@@ -99,6 +99,9 @@ async fn run(
             }
             Event::Stop => {
                 if link.stopping() == Some(Stop::TakeOver) || ends.is_some() {
+                    return Ok(());
+                }
+                if shared.outlasts() {
                     return Ok(());
                 }
                 // Origins are told, and clients whose connections carry streams.

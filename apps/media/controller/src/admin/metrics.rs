@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 20] = [
+    let counters: [(&str, &str, u64); 23] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -39,6 +39,9 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
         ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
+        ("media_sessions_taken_up_total", "sessions of a process before that went on", counts.taken_up),
+        ("media_sessions_not_taken_up_total", "sessions of a process before that could not", counts.not_taken_up),
+        ("media_state_failed_total", "attempts to keep sessions on disk that failed", counts.unwritten),
         ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];

@@ -220,6 +220,8 @@ impl<W: World> Proxy<W> {
             return Err(454);
         }
         own.heard = now;
+        // It may have begun on another connection.
+        self.clients.get_mut(&id).into_iter().for_each(|client| client.had_session = true);
         Ok(session)
     }
 

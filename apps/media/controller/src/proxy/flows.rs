@@ -109,6 +109,7 @@ impl<W: World> Proxy<W> {
             let of = self.upstreams.get(&id).and_then(|own| own.tracks.get(track));
             of.is_some_and(|of| of.state == TrackState::Ready)
         });
+        self.touch_session(session);
         let Some((audience, number)) = self.audience(id, track) else { return };
         if plays == Some(None) {
             audience.carried.insert(session);
@@ -184,6 +185,27 @@ impl<W: World> Proxy<W> {
         }
     }
 
+    /// A process before had a receiver in the group of a track: it is one of a session's. False where it can't be.
+    pub(super) fn adopt(
+        &mut self,
+        id: UpstreamId,
+        session: SessionId,
+        track: usize,
+        (group, member): (u32, u32),
+        receiver: Receiver,
+    ) -> bool {
+        let Some((audience, number)) = self.audience(id, track) else { return false };
+        let fits = number == group && audience.reserved.contains(&session);
+        fits && audience.receivers.insert(session, (member, receiver)).is_none()
+    }
+
+    /// A process before had the flow entry of a track so: packets may have gone to its group.
+    pub(super) fn adopt_flow(&mut self, id: UpstreamId, track: usize, flow: &Flow) {
+        if let Some((audience, _)) = self.audience(id, track) {
+            audience.grouped = flow.again || flow.leads == Leads::Group;
+        }
+    }
+
     /// A track ends: its group is empty from now on.
     pub(super) fn dismiss(&mut self, number: u32, audience: &mut Audience) {
         self.reserved -= std::mem::take(&mut audience.reserved).len();
@@ -250,6 +272,7 @@ impl<W: World> Proxy<W> {
         if let Some(before) = own.key.replace(key) {
             self.effects.push_back(Effect::RemoveFlow(before));
         }
+        self.touch_stream(id);
         self.update_flow(id, track);
     }
 

@@ -21,6 +21,7 @@
 //! | `accounts` | what sessions have had, what tracks take |
 //! | `origins` | what is known of origins, and what operators say about them |
 //! | `state` | what is shown to operators |
+//! | `records`, `take_up` | what of it outlasts the process, and how the next one goes on |
 
 pub mod accounts;
 mod admission;
@@ -32,6 +33,7 @@ mod origin;
 pub mod origins;
 mod play;
 mod publish;
+mod records;
 mod recovery;
 mod relay;
 mod reports;
@@ -39,12 +41,14 @@ mod request;
 mod session;
 mod setup;
 pub mod state;
+mod take_up;
 mod target;
 mod track;
 mod upstream;
 pub mod world;
 
 pub use self::flows::MOST_RECEIVERS;
+pub use self::take_up::Left;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -56,6 +60,7 @@ use wire::keyed_map::KeyedMap;
 use self::admission::Guesses;
 use self::client::Client;
 use self::publish::Publisher;
+use self::records::Touched;
 use self::session::{Ending, Session};
 use self::target::Presentation;
 use self::upstream::Upstream;
@@ -120,6 +125,12 @@ pub struct Counts {
     pub group_full: u64,
     /// Streams that went to one receiver again although a worker may have had packets of them.
     pub hasty: u64,
+    /// Sessions of a process before that went on,
+    pub taken_up: u64,
+    /// and that could not.
+    pub not_taken_up: u64,
+    /// Attempts to keep records on disk that failed.
+    pub unwritten: u64,
 }
 
 /// The proxy.
@@ -127,7 +138,7 @@ pub struct Proxy<W> {
     /// What it asks.
     pub world: W,
     settings: Arc<Settings>,
-    /// The time, since any moment.
+    /// The time, by the clock of the world.
     now: Duration,
     clients: HashMap<ClientId, Client>,
     /// Those that publish.
@@ -153,6 +164,8 @@ pub struct Proxy<W> {
     /// What is known of others, by host and port.
     origins: BTreeMap<String, OriginCounts>,
     guesses: Guesses,
+    /// What is to be kept anew of it.
+    records: Touched,
     /// Places of tracks that have ended, in that order.
     free_tracks: VecDeque<u32>,
     /// Receivers of all streams together at most.
@@ -172,12 +185,13 @@ impl<W: World> Proxy<W> {
     /// One that has nothing yet.
     pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
         let mut pools = Pools::default();
-        pools.configure(&settings, Duration::ZERO, |_| false);
+        let now = Duration::from_nanos(world.clock());
+        pools.configure(&settings, now, |_| false);
         let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
         Proxy {
             world,
             settings,
-            now: Duration::ZERO,
+            now,
             clients: HashMap::new(),
             publishers: HashMap::new(),
             sessions: HashMap::new(),
@@ -192,6 +206,7 @@ impl<W: World> Proxy<W> {
             pools,
             origins: BTreeMap::new(),
             guesses: Guesses::default(),
+            records: Touched::default(),
             free_tracks: VecDeque::new(),
             most_receivers: MOST_RECEIVERS,
             reserved: 0,

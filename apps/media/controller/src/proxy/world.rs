@@ -13,6 +13,8 @@ pub trait World {
     /// Takes a pair of own ports for a stream from an origin, on an own address: the first of them, which is even.
     /// `None`: there is none left.
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
+    /// Takes a pair of own ports again that a process before had; whether it is there.
+    fn bind_pair_again(&mut self, address: IpAddr, port: u16) -> bool;
     /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
     fn bind_media(&mut self, address: IpAddr) -> bool;
     /// What was counted of a track.

@@ -42,6 +42,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Where sessions are logged.
     pub log: Option<LogSettings>,
+    /// Whether sessions go on in the next process where this one is told to end.
+    pub outlast: bool,
 }
 
 /// An origin, or several, that clients may ask for.
@@ -189,6 +191,7 @@ impl Default for Settings {
                 retry: Duration::from_secs(30),
             },
             log: None,
+            outlast: false,
         }
     }
 }

@@ -35,6 +35,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "limits",
         "timeouts",
         "log",
+        "at_end",
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
@@ -109,6 +110,15 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
     settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
+    if let Some(value) = table.get("at_end") {
+        let keeps = |text: &str| match text {
+            "end" => Some(false),
+            "keep" => Some(true),
+            _ => None,
+        };
+        let accepted = "\"end\", or \"keep\": sessions go on when Millrace is there again";
+        settings.outlast = reader.parsed(value, &path.key("at_end"), accepted, keeps).unwrap_or_default();
+    }
     settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }

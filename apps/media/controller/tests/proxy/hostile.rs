@@ -33,6 +33,8 @@ enum Step {
     Datagram(u16, u16, Vec<u8>),
     /// A packet is tapped.
     Tapped(u32, Vec<u8>),
+    /// The process dies, and another one takes over after so many seconds.
+    Die(u64),
     /// Time goes on.
     Wait(u64),
 }
@@ -88,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::OriginGone),
         1 => (20000u16..20006, 6968u16..6975, bytes()).prop_map(|(to, from, bytes)| Step::Datagram(to, from, bytes)),
         1 => (0u32..3, bytes()).prop_map(|(track, bytes)| Step::Tapped(track, bytes)),
+        1 => prop_oneof![4 => 0u64..20, 1 => 60u64..100].prop_map(Step::Die),
         2 => (1u64..40).prop_map(Step::Wait),
     ]
 }
@@ -163,6 +166,10 @@ proptest! {
                     model.proxy.report_from_client("10.0.1.11".parse().unwrap(), &bytes);
                 }
                 Step::Tapped(track, bytes) => model.proxy.deliver(track, &bytes),
+                Step::Die(seconds) => {
+                    model.die(Duration::from_secs(seconds), |_, _| {});
+                    clients = [model.client(CLIENT), model.client(OTHER)];
+                }
                 Step::Wait(half_seconds) => model.wait(Duration::from_millis(500 * half_seconds)),
             }
             model.run();

@@ -13,6 +13,7 @@ mod recovery;
 mod refusals;
 mod sharing;
 mod sides;
+mod take_up;
 
 use std::time::Duration;
 

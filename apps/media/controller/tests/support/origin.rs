@@ -85,6 +85,8 @@ pub struct Origin {
     pub plays: u16,
     /// The port that the first track is sent from.
     pub first_port: u16,
+    /// Whether it refuses what is asked about sessions, as long as none was set up here.
+    pub knows_no_session: bool,
 }
 
 impl Origin {
@@ -96,6 +98,7 @@ impl Origin {
             channels: Vec::new(),
             plays: 0,
             first_port: Origin::server_port(0),
+            knows_no_session: false,
         }
     }
 
@@ -115,6 +118,9 @@ impl Origin {
         self.asked.push(request.clone());
         if self.options.silent.contains(&request.method) {
             return None;
+        }
+        if self.knows_no_session && self.ports.is_empty() && request.headers.get("session").is_some() {
+            return Some(Response::new(454, request.cseq()));
         }
         let mut response = Response::new(200, request.cseq().filter(|_| self.options.says_cseq));
         if let Some((user, password)) = &self.options.password
