@@ -3,6 +3,7 @@
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
 mod crowd;
+mod late;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
@@ -10,6 +11,7 @@ mod pools;
 mod publisher;
 mod restart;
 mod server;
+mod slow;
 mod viewer;
 
 #[allow(dead_code)]

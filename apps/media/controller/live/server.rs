@@ -163,9 +163,10 @@ fn serve(
                     for track in 0..origin.ports.len() {
                         let (to, from) = (origin.ports[track], origin.first_port + 2 * track as u16);
                         let begin = origin.begin(track);
+                        let coded = origin.options.coding.is_some();
                         let (log, ends, playing) = (log.clone(), ends.clone(), playing.clone());
                         thread::spawn(move || {
-                            play(track, (own, from), (client, to), begin, pause, &log, &|| {
+                            play((track, coded), (own, from), (client, to), begin, pause, &log, &|| {
                                 playing.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed)
                             });
                         });
@@ -181,9 +182,12 @@ fn serve(
     }
 }
 
-/// Sends a stream, and notes what comes back.
+/// Between two access points.
+pub const ACCESS: u32 = 100;
+
+/// Sends a stream, and notes what comes back. One that is `coded` has units of H.264, each a picture of its own.
 fn play(
-    track: usize,
+    (track, coded): (usize, bool),
     (own, from): (IpAddr, u16),
     (client, to): (IpAddr, (u16, u16)),
     (mut sequence, mut timestamp): (u16, u32),
@@ -207,7 +211,7 @@ fn play(
         packet.extend(sequence.to_be_bytes());
         packet.extend(timestamp.to_be_bytes());
         packet.extend(SSRC.to_be_bytes());
-        let payload: Vec<u8> = (0..1316)
+        let mut payload: Vec<u8> = (0..1316)
             .map(|_| {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -215,6 +219,9 @@ fn play(
                 state as u8
             })
             .collect();
+        if coded {
+            payload[0] = if count.is_multiple_of(ACCESS) { 0x65 } else { 0x41 };
+        }
         packet.extend(&payload);
         // Receivers that are gone are no error.
         // A packet that is noted is under way.

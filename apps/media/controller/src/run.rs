@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::application::{CompiledSettings, Kept, Queries, Reloads};
-use dataplane::controller::{Event, Events, Link, Stop};
+use dataplane::controller::{Event, Events, Link, Punted, Stop};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -61,7 +61,8 @@ async fn run(
     queries: &Queries,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    let track = link.field("track").map_err(|error| error.to_string())?;
+    let field = |name| link.field(name).map_err(|error| error.to_string());
+    let (track, generation) = (field("track")?, field("generation")?);
     let events = Events::new(link).map_err(text)?;
     reloads.wakes(link.waker());
     queries.wakes(link.waker());
@@ -87,7 +88,9 @@ async fn run(
             Event::Packet(packet) => {
                 packets.push(packet);
                 link.receive_many(&mut packets, BATCH - 1);
-                shared.deliver(packets.iter().map(|packet| (packet.metadata(track) as u32, packet.bytes())));
+                let number = |packet: &Punted, field| packet.metadata(field) as u32;
+                let all = packets.iter().map(|own| (number(own, track), number(own, generation), own.bytes()));
+                shared.deliver(all);
                 packets.clear();
                 // Where packets come without end, connections are served all the same.
                 tokio::task::yield_now().await;

@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 23] = [
+    let counters: [(&str, &str, u64); 26] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -36,6 +36,9 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_packets_relayed_total", "RTP packets of streams that came on connections", counts.relayed),
         ("media_packets_delivered_total", "deliveries of RTP packets by the controller", counts.delivered),
         ("media_packets_slow_total", "deliveries that their receivers had no room for", counts.slow),
+        ("media_packets_thinned_total", "deliveries left out before, of pictures nothing refers to", counts.thinned),
+        ("media_late_joins_total", "tracks that began at the last access point", counts.late),
+        ("media_late_lost_total", "times that kept packets were dropped before a viewer had them", counts.late_lost),
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
         ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),

@@ -15,6 +15,7 @@
 //! | `origin` | what origins answer |
 //! | `checks` | whether the origins of pools work |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
+//! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
@@ -29,6 +30,7 @@ mod checks;
 mod client;
 mod describe;
 mod flows;
+mod late;
 mod origin;
 pub mod origins;
 mod play;
@@ -115,6 +117,12 @@ pub struct Counts {
     pub delivered: u64,
     /// Deliveries that a slow client had no room for.
     pub slow: u64,
+    /// Those that were left out before, as nothing refers to their pictures.
+    pub thinned: u64,
+    /// Tracks that began at the last access point,
+    pub late: u64,
+    /// and times that packets since then were dropped before a viewer had them.
+    pub late_lost: u64,
     /// Flow entries that the program's table had no room for.
     pub no_flow: u64,
     /// Lines of the access log that were written,

@@ -1,7 +1,7 @@
 //! What a process before has left: its sessions go on, and what belongs to nobody any more is removed.
 //!
-//! Packets over UDP go on by the flow entries that there are. Connections have ended with the process: viewers come back
-//! on others, or are ended by their timeout, and origins are asked on others whether they still know their sessions.
+//! Packets over UDP go on by the flow entries that there are. Connections have ended with the process: viewers come
+//! back on others, or are ended by their timeout, and origins are asked on others whether they know their sessions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -83,6 +83,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
             "per_client",
             "receivers",
             "backlog",
+            "late_join",
             "guesses",
             "bandwidth",
             "client_bandwidth",
@@ -94,6 +95,8 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         limits.per_client = number("per_client", 100_000, limits.per_client);
         limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
+        limits.late_join = reader.number(table, &path, "late_join", 0, 1 << 30, limits.late_join as u64) as usize;
+        let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.guesses = number("guesses", 1000, limits.guesses as usize) as u32;
         limits.bandwidth = reader.rate(table, &path, "bandwidth");
         limits.client_bandwidth = reader.rate(table, &path, "client_bandwidth");

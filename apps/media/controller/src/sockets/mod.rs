@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `outbox` | what waits to be written on a connection |
+//! | `thinning` | what is left out where too much waits |
 //! | `connection` | reads messages off a connection, writes what waits |
 //! | `listener` | accepts clients |
 //! | `origin` | connects to origins |
@@ -18,3 +19,4 @@ mod live;
 mod origin;
 mod outbox;
 pub mod shared;
+mod thinning;

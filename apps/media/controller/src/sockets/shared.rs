@@ -16,6 +16,7 @@ use super::datagrams::To;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
+use super::thinning::Fate;
 use crate::admin::queries;
 use crate::log::access_log::Line;
 use crate::proxy::world::{Effect, From, World as _};
@@ -137,12 +138,13 @@ impl Shared {
         result
     }
 
-    /// Packets of streams for the controller to deliver: each with its track, as an Ethernet frame.
-    pub fn deliver<'p>(&self, packets: impl Iterator<Item = (u32, &'p [u8])>) {
+    /// Packets of streams for the controller to deliver: each with its track and the number in its flow entry, as an
+    /// Ethernet frame.
+    pub fn deliver<'p>(&self, packets: impl Iterator<Item = (u32, u32, &'p [u8])>) {
         self.event(|proxy| {
-            for (track, frame) in packets {
+            for (track, generation, frame) in packets {
                 if let Some(packet) = payload(frame) {
-                    proxy.deliver(track, packet);
+                    proxy.deliver(track, generation, packet);
                 }
             }
         });
@@ -242,9 +244,11 @@ impl State {
             Effect::ToClient(id, bytes) => {
                 self.clients.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));
             }
-            Effect::MediaToClient(id, bytes) => {
-                if self.clients.get(&id).is_some_and(|outbox| !outbox.media(&bytes, backlog)) {
-                    self.proxy.counts.slow += 1;
+            Effect::MediaToClient(id, bytes, piece) => {
+                match self.clients.get(&id).map(|outbox| outbox.media(&bytes, piece, backlog)) {
+                    Some(Fate::Lost) => self.proxy.counts.slow += 1,
+                    Some(Fate::Thinned) => self.proxy.counts.thinned += 1,
+                    Some(Fate::Sent) | None => {}
                 }
             }
             Effect::CloseClient(id) => self.clients.get(&id).into_iter().for_each(|outbox| outbox.close()),

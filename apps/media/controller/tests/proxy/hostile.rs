@@ -102,9 +102,14 @@ proptest! {
     fn nothing_is_left(live in any::<bool>(), tcp_only in any::<bool>(), pooled in any::<bool>(), tracks in 1usize..3,
                        silent in prop::option::of(0..METHODS.len()), steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
-        let options = Options { live, tcp_only, tracks, silent, timeout: 20, ..Options::default() };
+        let options = Options { live, tcp_only, tracks, silent, timeout: 20, coding: Some(("H264", 96)), ..Options::default() };
         let mut model =
-            if pooled { pooled_model(options) } else { Model::with(options, crate::publish::stage) };
+            if pooled { pooled_model(options) } else {
+                Model::with(options, |settings| {
+                    crate::publish::stage(settings);
+                    settings.limits.late_join = if live { 400 } else { 0 };
+                })
+            };
         model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
         let mut sessions = [String::new(), String::new()];
@@ -165,7 +170,13 @@ proptest! {
                     model.proxy.report_from_origin(own, to, from, &bytes);
                     model.proxy.report_from_client("10.0.1.11".parse().unwrap(), &bytes);
                 }
-                Step::Tapped(track, bytes) => model.proxy.deliver(track, &bytes),
+                Step::Tapped(track, bytes) => {
+                    // Some of it begins as a packet of pictures does.
+                    let unit = bytes.first().copied().unwrap_or_default();
+                    let head = [0x80, 96, 0, unit, 0, 0, 0, unit / 4, 1, 2, 3, 4];
+                    model.proxy.deliver(track, u32::from(unit) % 3, &[&head[..], &bytes].concat());
+                    model.proxy.deliver(track, 0, &bytes);
+                },
                 Step::Die(seconds) => {
                     model.die(Duration::from_secs(seconds), |_, _| {});
                     clients = [model.client(CLIENT), model.client(OTHER)];

@@ -179,7 +179,7 @@ impl Model {
         while let Some(effect) = self.proxy.next_effect() {
             let changes = matches!(effect, Effect::SetFlow(..) | Effect::RemoveFlow(_) | Effect::Leave(..));
             match effect {
-                Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes) => {
+                Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes, _) => {
                     let Some((framer, items)) = self.got.get_mut(&id) else { continue };
                     framer.push(&bytes);
                     while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {

@@ -74,7 +74,7 @@ fn viewers_over_udp_notice_nothing() {
 
     // The origin is asked whether the session is there; numbers of requests begin anew.
     let (origin, _) = model.origins.values().last().unwrap();
-    assert_eq!((model.origins.len(), &*origin.asked[0].method), (1, "OPTIONS"));
+    assert_eq!((model.origins.len(), &*origin.asked[0].method), (1, "GET_PARAMETER"));
     assert_eq!((origin.asked[0].headers.get("session"), origin.asked[0].cseq()), (Some("a$b.17"), Some(1)));
 
     // Viewers come back, pause, play, and are told what comes next.
@@ -94,7 +94,7 @@ fn viewers_over_udp_notice_nothing() {
     assert_eq!((model.audience().len(), model.origins.len()), (4, 1));
     // It is kept alive, and all of it ends as ever; who never comes is ended by its timeout.
     model.wait(Duration::from_secs(40));
-    assert!(model.count("10.0.2.11", "OPTIONS") >= 2);
+    assert!(model.count("10.0.2.11", "GET_PARAMETER") >= 2);
     model.good(other, "TEARDOWN", URL, &[("Session", &third)]);
     model.good(client, "TEARDOWN", URL, &[("Session", &fourth)]);
     model.good(client, "TEARDOWN", URL, &[("Session", &first)]);
@@ -171,7 +171,7 @@ fn an_origin_that_has_forgotten_is_asked_anew() {
         if kind != "tcp" {
             let (key, flow) = model.flow_from(6970);
             assert_eq!((key.src.ip().to_string(), flow.leads, flow.tapped), (host.to_owned(), Leads::Nobody, true));
-            model.proxy.deliver(flow.track, &[0x80, 33, 0, 100, 0, 0, 0x13, 0x88, 1, 2, 3, 4, 42]);
+            model.proxy.deliver(flow.track, 0, &[0x80, 33, 0, 100, 0, 0, 0x13, 0x88, 1, 2, 3, 4, 42]);
             model.run();
             let Leads::Receiver { rewrite, .. } = model.flow_from(6970).1.leads else { panic!("{kind}") };
             let Rewrite { ssrc: source, sequence, .. } = rewrite;
@@ -214,7 +214,7 @@ fn a_stream_without_an_origin_finds_one() {
     model.die(SOON, |_, _| {});
     let (_, flow) = model.flow_from(6970);
     assert_eq!((flow.leads, flow.tapped), (Leads::Nobody, true));
-    model.proxy.deliver(flow.track, &[0x80, 33, 0, 100, 0, 0, 0, 0, 1, 2, 3, 4, 42]);
+    model.proxy.deliver(flow.track, 0, &[0x80, 33, 0, 100, 0, 0, 0, 0, 1, 2, 3, 4, 42]);
     model.run();
     let Leads::Receiver { rewrite, .. } = model.flow_from(6970).1.leads else { panic!() };
     assert_eq!(100u16.wrapping_add(rewrite.sequence).wrapping_sub(first_offset(&model)), 8);
@@ -253,10 +253,11 @@ fn what_can_not_go_on_ends() {
     plays_one(&mut model, CLIENT, 5000);
     model.records.values_mut().for_each(|own| own.truncate(own.len() / 2));
     let own = |text: &str| text.parse().unwrap();
-    let receiver = Receiver { to: own("10.9.9.9:9"), from: own("10.0.1.1:8000"), rewrite: Rewrite::default() };
+    let receiver =
+        Receiver { to: own("10.9.9.9:9"), from: own("10.0.1.1:8000"), rewrite: Rewrite::default(), since: 0 };
     model.proxy.world.members.insert((77, 3), receiver);
     let key = FlowKey { src: own("10.9.9.9:9"), dst: own("10.0.2.1:20000") };
-    let flow = Flow { leads: Leads::Group, again: false, tapped: false, rate: 0, track: 77 };
+    let flow = Flow { leads: Leads::Group, again: false, tapped: false, rate: 0, track: 77, generation: 0 };
     model.flows.insert(format!("{key:?}"), (key, flow));
     model.die(SOON, |_, _| {});
     assert_eq!(counts(&model), (0, 1));

@@ -43,6 +43,8 @@ pub struct Options {
     pub jump: u16,
     /// The methods that it says it has.
     pub public: String,
+    /// The name of the first track's encoding, and the payload type.
+    pub coding: Option<(&'static str, u8)>,
 }
 
 impl Default for Options {
@@ -66,6 +68,7 @@ impl Default for Options {
             first: 100,
             jump: 0,
             public: "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, PAUSE, GET_PARAMETER".into(),
+            coding: None,
         }
     }
 }
@@ -200,7 +203,11 @@ impl Origin {
         let mut text =
             format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
         for track in 0..self.options.tracks {
-            let kind = if track == 0 { "video 0 RTP/AVP 33" } else { "audio 0 RTP/AVP 0" };
+            let kind = match self.options.coding {
+                Some((name, kind)) if track == 0 => format!("video 0 RTP/AVP {kind}\r\na=rtpmap:{kind} {name}/90000"),
+                _ if track == 0 => "video 0 RTP/AVP 33".into(),
+                _ => "audio 0 RTP/AVP 0".into(),
+            };
             text += &format!("m={kind}\r\n");
             self.options.bandwidth.iter().for_each(|own| text += &format!("b=AS:{own}\r\n"));
             text += &format!("a=control:{}{track}\r\n", self.options.control);
