@@ -240,7 +240,8 @@ fn what_controllers_keep_is_there_again() {
     again.change([own("d", "6")]);
     drop(persister);
     assert_eq!(again.all().len(), 3);
-    assert_eq!((store().kept("one").unwrap(), store().kept("other").unwrap()), (again.all(), Vec::new()));
+    let found = store();
+    assert_eq!((found.kept("one").unwrap(), found.kept("other").unwrap()), (again.all(), Vec::new()));
 }
 
 #[test]

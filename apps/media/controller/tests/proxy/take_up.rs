@@ -40,7 +40,7 @@ fn plays_one(model: &mut Model, from: &str, port: u16) -> String {
 
 #[test]
 fn viewers_over_udp_notice_nothing() {
-    let mut model = Model::new(live());
+    let mut model = Model::with(live(), |settings| settings.timeouts.silence = Duration::ZERO);
     let first = plays_one(&mut model, CLIENT, 5000);
     let second = plays_one(&mut model, OTHER, 6000);
     // One on its connection, and one that has set up and not played.
