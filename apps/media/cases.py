@@ -19,7 +19,7 @@ SERVER, OWN_S, OWN_V, VIEWER = ("02:00:00:00:02:11", "02:00:00:00:02:01", "02:00
 ORIGIN4, PROXY4S, PROXY4V, VIEWER4 = "10.0.2.11", "10.0.2.1", "10.0.1.1", "10.0.1.11"
 ORIGIN6, PROXY6S, PROXY6V, VIEWER6 = "2001:db8:2::11", "2001:db8:2::1", "2001:db8:1::1", "2001:db8:1::11"
 # What flow entries add, and say.
-SEQUENCE, TIMESTAMP, SSRC = 65000, 4000000000, 0x0BADCAFE
+SEQUENCE, TIMESTAMP, SSRC, GENERATION = 65000, 4000000000, 0x0BADCAFE, 4
 PAYLOAD = bytes(range(200))
 
 
@@ -109,7 +109,7 @@ class Stream(Case):
             f'key = {{ src = "{mapped(origin)}", dst = "{mapped(proxy)}", src_port = 6970, dst_port = 20000 }}',
             f'value = {{ dst = "{mapped(viewer)}", src = "{mapped(own)}", dst_port = 5000, src_port = 8000, '
             f"ssrc = {SSRC}, timestamp = {TIMESTAMP}, sequence = {SEQUENCE}, leads = {leads}, "
-            f"tapped = {str(tapped).lower()}, rate = 90000, track = 7 }}",
+            f"tapped = {str(tapped).lower()}, rate = 90000, track = 7, generation = {GENERATION} }}",
         )
 
     def hop(self, action="NEXT_HOP_SEND", reason="no_reason", mtu=1500):
@@ -126,14 +126,14 @@ class Stream(Case):
         )
         return self
 
-    def member(self, number, viewer, own, port, adds):
-        """A receiver in the group of the track."""
+    def member(self, number, viewer, own, port, adds, since=0):
+        """A receiver in the group of the track, and from which number in the flow entry on packets are for it."""
         self.add(
             "",
             "[[tables.streams.receivers]]",
             f"key = {{ group = 7, member = {number} }}",
             f'value = {{ dst = "{mapped(viewer)}", src = "{mapped(own)}", dst_port = {port}, src_port = 8000, '
-            f"ssrc = {adds[2]}, timestamp = {adds[1]}, sequence = {adds[0]} }}",
+            f"ssrc = {adds[2]}, timestamp = {adds[1]}, sequence = {adds[0]}, since = {since} }}",
         )
         return self
 
@@ -281,6 +281,15 @@ for name, origin, proxy, viewers in [
     case.streamed("late", received(origin, proxy, 65534), out=all_get(65534))
     case.streamed("twice", received(origin, proxy, 65534), out=all_get(65534))
     case.write()
+
+case = Stream("group_late", "packets that the controller has sent to one who came late are for the others", *args, leads="TO_GROUP").hop()
+for number, since in [(0, GENERATION), (1, GENERATION + 1), (2, 0)]:
+    case.member(number, VIEWER4, PROXY4V, PORTS[number], ADDS[number], since)
+case.counted.add(received(ORIGIN4, PROXY4S, 1))
+copies = [("viewers", sent(PROXY4V, VIEWER4, 1, dport=PORTS[number], adds=ADDS[number])) for number in (0, 2)]
+case.result("two of three", f'in = {{ port = "servers", packet = "{text(received(ORIGIN4, PROXY4S, 1))}" }}', copies, None)
+case.add("drops = { not_yet = 1 }")
+case.write()
 
 case = Stream("group_no_way", "who can't be reached takes nothing from others", *args, leads="TO_GROUP").hop()
 case.member(0, "10.0.9.9", PROXY4V, PORTS[0], ADDS[0]).member(1, VIEWER4, PROXY4V, PORTS[1], ADDS[1])

@@ -168,6 +168,10 @@ pub fn reports() -> Vec<Vec<u8>> {
         wire::rtcp::receiver_report(9, "c", Some(&report)),
         wire::rtcp::bye(9, "d", "gone"),
         vec![0x80, 33, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 4, 5],
+        // Pictures: several units of H.264 in one packet, and a packet of a transport stream with a picture.
+        vec![0x90, 96, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0x78, 0, 2, 0x67, 0x42, 0, 2, 0x65, 0x88],
+        [&[0x80, 33, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0x47, 0x41, 0, 0x30, 1, 0x40, 0, 0, 1, 0xe0][..], &[0; 178]]
+            .concat(),
     ]
 }
 

@@ -6,9 +6,11 @@
 //! | `reloads` | settings on their way to the controller |
 //! | `queries` | what a running controller can be asked |
 //! | `metrics` | what it has counted |
+//! | `kept` | what it keeps beside tables |
 //!
 //! [`Applications`](crate::applications::Applications) are those that a binary is linked with.
 
+mod kept;
 pub mod metrics;
 mod queries;
 mod reloads;
@@ -17,6 +19,7 @@ mod settings;
 use baker::ir::Program;
 use dataplane::controller::{Controller, NamedTables};
 
+pub use self::kept::Kept;
 pub use self::queries::{Answer, Offer, Offered, Queries, QueryError, QueryTarget, Registry};
 pub use self::reloads::{AnyReloads, Reloads};
 pub use self::settings::{AnySettings, CompiledSettings, Section};
@@ -37,7 +40,7 @@ pub enum SettingsUse {
 /// An application: its controller, how its settings are read and put in force, and what it can be asked.
 ///
 /// ```
-/// use control::application::{Application, Queries, Reloads};
+/// use control::application::{Application, Kept, Queries, Reloads};
 /// use dataplane::controller::{Controller, Event, Link};
 ///
 /// /// Counts the packets that come to it.
@@ -62,7 +65,7 @@ pub enum SettingsUse {
 ///     const NAME: &'static str = "count";
 ///     type Settings = ();
 ///
-///     fn controller(&self, _: Reloads<()>, _: Queries) -> Box<dyn Controller> {
+///     fn controller(&self, _: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
 ///         Box::new(Count)
 ///     }
 /// }
@@ -80,9 +83,9 @@ pub trait Application: Sync {
     /// What the controller answers by [`Queries::answer`].
     const QUERIES: &'static [Offer] = &[];
 
-    /// A new controller, with the ways by which settings and queries come to it. It does nothing before it runs: one is
-    /// also made to ask for its functions ([`Controller::externs`]).
-    fn controller(&self, reloads: Reloads<Self::Settings>, queries: Queries) -> Box<dyn Controller>;
+    /// A new controller, with the ways by which settings and queries come to it, and what was kept for it. It does
+    /// nothing before it runs: one is also made to ask for its functions ([`Controller::externs`]).
+    fn controller(&self, reloads: Reloads<Self::Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller>;
 
     /// Whether a program needs the controller that is not wired to it and calls none of its functions, such as for
     /// tables that it is to fill.

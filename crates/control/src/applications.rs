@@ -6,7 +6,7 @@ use baker::ir::Program;
 use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
 use crate::application::{
-    AnyReloads, AnySettings, Application, Offer, Queries, QueryTarget, Reloads, Section, SettingsUse,
+    AnyReloads, AnySettings, Application, Kept, Offer, Queries, QueryTarget, Reloads, Section, SettingsUse,
 };
 use crate::document::{self, Errors, Path, Value};
 use crate::entries::{PortNames, fill};
@@ -21,7 +21,7 @@ pub trait AnyApplication: Sync {
     /// See [`Application::QUERIES`].
     fn queries(&self) -> &'static [Offer];
     /// A new controller, and the way by which settings come to it.
-    fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
+    fn start(&self, queries: Queries, kept: Kept) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
     /// See [`Application::serves`].
     fn serves(&self, program: &Program) -> bool;
     /// See [`Application::read`].
@@ -46,9 +46,9 @@ impl<A: Application> AnyApplication for A {
         A::QUERIES
     }
 
-    fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
+    fn start(&self, queries: Queries, kept: Kept) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
         let reloads = Reloads::default();
-        (self.controller(reloads.clone(), queries), Arc::new(reloads))
+        (self.controller(reloads.clone(), queries, kept), Arc::new(reloads))
     }
 
     fn serves(&self, program: &Program) -> bool {
@@ -94,6 +94,9 @@ pub enum ControllersError {
     Unconfigured(&'static str),
 }
 
+/// What controllers keep beside tables, by name.
+pub type KeptOfAll = Vec<(&'static str, Kept)>;
+
 /// Controllers that take new settings, by name.
 pub type SettingsWays = Vec<(&'static str, Arc<dyn AnyReloads>)>;
 
@@ -105,6 +108,8 @@ pub struct Needed {
     pub reloads: SettingsWays,
     /// Those that can be asked.
     pub query_targets: Vec<QueryTarget>,
+    /// What they keep beside tables.
+    pub kept: KeptOfAll,
     /// Those that do not run without settings.
     required: Vec<&'static str>,
 }
@@ -208,18 +213,20 @@ impl Applications {
         }
         let mut missing: Vec<String> = program.externs.iter().map(|function| function.name.clone()).collect();
         let (controllers, reloads) = (Vec::new(), Vec::new());
-        let mut needed = Needed { controllers, reloads, query_targets: Vec::new(), required: Vec::new() };
+        let (query_targets, kept) = (Vec::new(), Vec::new());
+        let mut needed = Needed { controllers, reloads, query_targets, kept, required: Vec::new() };
         for own in self.0 {
             // One that is only asked for its functions' names.
-            let functions = own.start(Queries::default()).0.externs();
+            let functions = own.start(Queries::default(), Kept::default()).0.externs();
             let calls = functions.iter().any(|(function, _)| missing.contains(function));
             if !wired(own.name()) && !calls && !own.serves(program) {
                 continue;
             }
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));
-            let queries = Queries::default();
-            let (controller, reloads) = own.start(queries.clone());
+            let (queries, kept) = (Queries::default(), Kept::default());
+            let (controller, reloads) = own.start(queries.clone(), kept.clone());
             needed.controllers.push((own.name().to_owned(), controller));
+            needed.kept.push((own.name(), kept));
             if own.settings() != SettingsUse::None {
                 needed.reloads.push((own.name(), reloads));
             }
@@ -245,7 +252,7 @@ impl Applications {
             return Ok(None);
         }
         let all: Vec<(String, ExternFn)> =
-            self.0.iter().flat_map(|own| own.start(Queries::default()).0.externs()).collect();
+            self.0.iter().flat_map(|own| own.start(Queries::default(), Kept::default()).0.externs()).collect();
         let table = ExternTable::new(program, all);
         table.map(Some).map_err(|missing| ControllersError::Missing { missing, known: list(self.names()) })
     }
@@ -274,7 +281,7 @@ mod tests {
         const NAME: &'static str = "responder";
         type Settings = ();
 
-        fn controller(&self, _: Reloads<()>, _: Queries) -> Box<dyn Controller> {
+        fn controller(&self, _: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
             Box::new(Idle)
         }
     }
@@ -284,7 +291,7 @@ mod tests {
         const SETTINGS: SettingsUse = SettingsUse::Required;
         type Settings = u8;
 
-        fn controller(&self, _: Reloads<u8>, _: Queries) -> Box<dyn Controller> {
+        fn controller(&self, _: Reloads<u8>, _: Queries, _: Kept) -> Box<dyn Controller> {
             Box::new(Idle)
         }
 
@@ -303,7 +310,7 @@ mod tests {
         const SETTINGS: SettingsUse = SettingsUse::Optional;
         type Settings = u8;
 
-        fn controller(&self, _: Reloads<u8>, _: Queries) -> Box<dyn Controller> {
+        fn controller(&self, _: Reloads<u8>, _: Queries, _: Kept) -> Box<dyn Controller> {
             Box::new(Idle)
         }
 

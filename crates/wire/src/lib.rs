@@ -20,6 +20,7 @@
 //! | [`rtsp`] | RTSP 1.0: framing, messages, URLs and headers |
 //! | [`sdp`] | session descriptions, read and rewritten |
 //! | [`rtp`], [`rtcp`] | headers of RTP packets; reports of senders and receivers |
+//! | [`picture`] | which RTP packets a decoder can begin with, and which it can do without |
 //! | [`keyed_map`] | maps whose keys strangers choose |
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod http;
 pub mod icmp;
 pub mod isn;
 pub mod keyed_map;
+pub mod picture;
 pub mod refused;
 pub mod resolution;
 pub mod rtcp;

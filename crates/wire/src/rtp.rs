@@ -32,6 +32,24 @@ impl Header {
     }
 }
 
+/// What a packet carries behind its header (RFC 3550 sections 5.1 and 5.3.1), without padding; none where it is no RTP
+/// packet of version 2, or is cut off.
+pub fn payload(packet: &[u8]) -> Option<&[u8]> {
+    let first = *packet.first_chunk::<HEADER>()?.first()?;
+    let mut at = HEADER + 4 * usize::from(first & 15);
+    if first & 0x10 != 0 {
+        let words = packet.get(at + 2..at + 4)?;
+        at += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));
+    }
+    let padding = if first & 0x20 != 0 { usize::from(*packet.last()?) } else { 0 };
+    (first >> 6 == 2).then(|| packet.get(at..packet.len().checked_sub(padding)?))?
+}
+
+/// Whether a packet has the marker, which ends a picture.
+pub fn is_marked(packet: &[u8]) -> bool {
+    packet.get(1).is_some_and(|own| own & 0x80 != 0)
+}
+
 /// Whether a packet of a port that carries both is RTCP (RFC 5761 section 4).
 pub fn is_rtcp(packet: &[u8]) -> bool {
     packet.get(1).is_some_and(|kind| (192..=223).contains(kind))
@@ -72,6 +90,15 @@ mod tests {
         Rewrite { ssrc: 7, sequence: 2, timestamp: u32::MAX }.apply(header).write(&mut packet);
         assert_eq!(packet, [0x80, 0xe0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 42]);
         assert_eq!((Header::read(&packet[..11]), Header::read(&[0; 12])), (None, None));
+        let one = |first: u8, rest: &[u8]| [&[first, 0x80][..], &[0; 10], rest].concat();
+        assert_eq!(payload(&one(0x80, &[1, 2])), Some(&[1, 2][..]));
+        // Two contributors, an extension of one word, two bytes of padding.
+        let all = [&[9; 8][..], &[1, 2, 0, 1], &[9; 4], &[7, 8], &[0, 2]].concat();
+        assert_eq!(payload(&one(0xb2, &all)), Some(&[7, 8][..]));
+        for cut in [one(0xb2, &all[..11]), one(0x81, &[1]), one(0xa0, &[1, 40]), one(0x40, &[1]), vec![0x80; 11]] {
+            assert_eq!(payload(&cut), None);
+        }
+        assert!(is_marked(&one(0x80, &[])) && !is_marked(&[0x80, 0x60]));
         assert!(is_rtcp(&[0x80, 200]) && !is_rtcp(&[0x80, 0x60]) && !is_rtcp(&[0x80]));
     }
 }

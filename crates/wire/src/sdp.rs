@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use crate::picture::Coding;
 use crate::refused::Refused;
 use crate::rtsp::range::{self, Range};
 use crate::rtsp::url::{self, Url};
@@ -63,6 +64,11 @@ impl Description {
             sections.last_mut().ok_or(Refused(502))?.push((kind, value));
         }
         if version && sections.len() > 1 { Ok(Description { sections }) } else { Err(Refused(502)) }
+    }
+
+    /// Its lines, from which [`Description::parse`] makes the same.
+    pub fn text(&self) -> String {
+        self.sections.iter().flatten().map(|(kind, value)| format!("{kind}={value}\r\n")).collect()
     }
 
     /// Number of streams.
@@ -137,6 +143,21 @@ impl Description {
                 _ => return None,
             })
         })
+    }
+
+    /// How a stream's first payload type is coded, where its packets tell something of pictures.
+    pub fn coding(&self, index: usize) -> Option<Coding> {
+        let lines = self.sections.get(index + 1)?;
+        let payload = lines.first()?.1.split_whitespace().nth(3)?;
+        let mut maps = lines.iter().filter(|(kind, _)| *kind == 'a').filter_map(|(_, value)| {
+            let (own, map) = value.strip_prefix("rtpmap:")?.trim().split_once(' ')?;
+            (own == payload).then(|| map.trim().split('/').next())?
+        });
+        match maps.next() {
+            Some(name) => Coding::named(name),
+            // RFC 3551 table 5.
+            None => (payload == "33").then_some(Coding::TransportStream),
+        }
     }
 
     /// Whether the packets of a stream are those of another description's: the same kind, protocol, payload types, and

@@ -1,6 +1,7 @@
 //! A connection of RTSP: in whatever pieces its bytes come, the same messages are read; and what is written of them is
 //! read as the same. Header fields and descriptions of any content are read, left out or refused.
 
+use wire::picture::{Coding, Reader};
 use wire::rtsp::auth::Authorization;
 use wire::rtsp::framing::{Framer, Item, interleaved};
 use wire::rtsp::{range, rtp_info, session, transport, tunnel, url};
@@ -132,7 +133,7 @@ fn description(bytes: &[u8]) {
     }
 }
 
-/// Takes a datagram of RTCP, or of RTP.
+/// Takes a datagram of RTCP, or of RTP, or several of RTP.
 pub fn report(data: &[u8]) {
     wire::rtcp::parse(data);
     let mut packet = data.to_vec();
@@ -142,5 +143,20 @@ pub fn report(data: &[u8]) {
         own.write(&mut packet);
         assert_eq!(wire::rtp::Header::read(&packet), Some(own));
         assert!(packet[..2] == data[..2] && packet[12..] == data[12..]);
+    }
+    pictures(data);
+}
+
+/// Takes packets of a stream of pictures, one behind the other.
+fn pictures(data: &[u8]) {
+    for coding in [Coding::H264, Coding::H265, Coding::TransportStream] {
+        let mut reader = Reader::new(coding);
+        let mut before = 0u32;
+        for packet in data.chunks(12 + 2 * 188) {
+            let found = reader.read(packet);
+            assert!(!(found.access_point && found.discardable), "{found:?}");
+            assert!(found.picture.wrapping_sub(before) <= 2, "{found:?}");
+            before = found.picture;
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baker::ir::{TableEntry, TableId};
-use control::application::{Application, CompiledSettings, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Kept, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Event, Link, NameError, NamedTables};
 
@@ -24,7 +24,7 @@ impl Application for FirewallApplication {
     type Settings = ();
     const SETTINGS: SettingsUse = SettingsUse::Optional;
 
-    fn controller(&self, reloads: Reloads<()>, _: Queries) -> Box<dyn Controller> {
+    fn controller(&self, reloads: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
         Box::new(Firewall { reloads })
     }
 

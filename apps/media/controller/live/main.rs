@@ -3,12 +3,15 @@
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
 mod crowd;
+mod late;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
 mod pools;
 mod publisher;
+mod restart;
 mod server;
+mod slow;
 mod source;
 mod viewer;
 

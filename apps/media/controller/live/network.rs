@@ -25,6 +25,8 @@ pub struct Media {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
+    /// What it was started with.
+    arguments: Vec<String>,
     pub proxy: Namespace,
     pub viewers: Namespace,
     pub servers: Namespace,
@@ -56,18 +58,42 @@ impl Media {
             changed
         });
         let config = runtime.write("media.toml", &text);
-        let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "media", "-c", &config]);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
-        let command = command.args(["--opt", level, "--socket", &runtime.path("socket")]);
-        let mut millrace = must(command.spawn());
-        must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+        let (socket, state) = (runtime.path("socket"), runtime.path("state"));
+        let arguments =
+            ["run", "media", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state].map(str::to_owned);
+        let millrace = launch(&ns, &arguments);
         let [viewers, servers] = hosts;
-        let media = Media { millrace, runtime, proxy: ns, viewers, servers };
-        media.wait("RTSP is not there", |media| {
+        let media = Media { millrace, runtime, arguments: arguments.into(), proxy: ns, viewers, servers };
+        media.listens();
+        media
+    }
+
+    /// Waits until it takes RTSP connections.
+    fn listens(&self) {
+        self.wait("RTSP is not there", |media| {
             let connected = media.viewers.enter(|| std::net::TcpStream::connect("10.0.1.1:8554"));
             connected.unwrap().is_ok()
         });
-        media
+    }
+
+    /// Ends Millrace as `kill -9` does.
+    pub fn kill(&mut self) {
+        must(self.millrace.signal(Signal::SIGKILL));
+        must(self.millrace.wait(PATIENCE));
+    }
+
+    /// Ends it as Ctrl-C does, and does not wait for anything else.
+    pub fn interrupt(&mut self) {
+        must(self.millrace.signal(Signal::SIGINT));
+        let output = must(self.millrace.wait(PATIENCE));
+        assert_eq!(output.status.code(), Some(0), "{output}");
+    }
+
+    /// Starts it again.
+    pub fn start_again(&mut self) {
+        self.millrace = launch(&self.proxy, &self.arguments);
+        self.listens();
     }
 
     /// Runs a command of `millrace` for this instance.
@@ -111,6 +137,12 @@ impl Media {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+fn launch(host: &Namespace, arguments: &[String]) -> Running {
+    let mut millrace = must(host.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    millrace
 }
 
 /// The object of this name, wherever it is.

@@ -41,6 +41,9 @@ pub struct Server {
     pub log: Arc<Mutex<Log>>,
     ends: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
+    /// Whether streams go on where their connections end, as long as this says so.
+    outlasts: Option<Arc<AtomicBool>>,
+    forgets: Arc<AtomicBool>,
     next_port: Arc<AtomicU16>,
 }
 
@@ -50,12 +53,29 @@ impl Server {
         Server::paced(host, addresses, options, PAUSE)
     }
 
+    /// One whose streams go on where their connections end, until it is told their end.
+    pub fn outlasting(host: &Namespace, addresses: &[&str], options: &Options) -> Server {
+        Server::begin(host, addresses, options, PAUSE, Some(Arc::default()))
+    }
+
     /// One with so much time between two packets of a stream.
     pub fn paced(host: &Namespace, addresses: &[&str], options: &Options, pause: Duration) -> Server {
+        Server::begin(host, addresses, options, pause, None)
+    }
+
+    fn begin(
+        host: &Namespace,
+        addresses: &[&str],
+        options: &Options,
+        pause: Duration,
+        outlasts: Option<Arc<AtomicBool>>,
+    ) -> Server {
         let server = Server {
             log: Arc::default(),
             ends: Arc::default(),
             connections: Arc::default(),
+            outlasts,
+            forgets: Arc::default(),
             next_port: Arc::new(AtomicU16::new(7000)),
         };
         for address in addresses {
@@ -64,7 +84,8 @@ impl Server {
             listener.set_nonblocking(true).unwrap();
             let (log, ends, next, all) =
                 (server.log.clone(), server.ends.clone(), server.next_port.clone(), server.connections.clone());
-            let (options, path) = (options.clone(), host.path());
+            let (options, path, outlasts, forgets) =
+                (options.clone(), host.path(), server.outlasts.clone(), server.forgets.clone());
             thread::spawn(move || {
                 // Sockets of this thread are those of the host.
                 let file = std::fs::File::open(path).unwrap();
@@ -78,12 +99,18 @@ impl Server {
                     all.lock().unwrap().push(stream.try_clone().unwrap());
                     let mut origin = Origin::new(options.clone());
                     origin.first_port = next.fetch_add(20, Ordering::Relaxed);
-                    let (log, ends) = (log.clone(), ends.clone());
-                    thread::spawn(move || serve(stream, origin, pause, &log, &ends));
+                    let (log, ends, outlasts) = (log.clone(), ends.clone(), outlasts.clone());
+                    origin.knows_no_session = forgets.load(Ordering::Relaxed);
+                    thread::spawn(move || serve(stream, origin, pause, &log, &ends, outlasts));
                 }
             });
         }
         server
+    }
+
+    /// From now on what new connections say of sessions that others have set up is refused (454), once for each.
+    pub fn forget_sessions(&self) {
+        self.forgets.store(true, Ordering::Relaxed);
     }
 
     /// Ends all connections, as a server that is killed does.
@@ -106,13 +133,21 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<Mutex<Log>>, ends: &Arc<AtomicBool>) {
+fn serve(
+    mut stream: TcpStream,
+    mut origin: Origin,
+    pause: Duration,
+    log: &Arc<Mutex<Log>>,
+    ends: &Arc<AtomicBool>,
+    outlasts: Option<Arc<AtomicBool>>,
+) {
     let (mut framer, mut buffer) = (Framer::default(), [0; 4096]);
     let (client, own) = (stream.peer_addr().unwrap().ip(), stream.local_addr().unwrap().ip());
     // It sends to a group where it is asked to.
     let client = origin.options.group.as_ref().map_or(client, |group| group.parse().unwrap());
     // Streams of this connection go on while this says so.
-    let playing = Arc::new(AtomicBool::new(false));
+    let goes_on = outlasts.is_some();
+    let playing = outlasts.unwrap_or_default();
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         framer.push(&buffer[..count]);
         while let Ok(Some(item)) = framer.next_item() {
@@ -130,9 +165,10 @@ fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<M
                     for track in 0..origin.ports.len() {
                         let (to, from) = (origin.ports[track], origin.first_port + 2 * track as u16);
                         let begin = origin.begin(track);
+                        let coded = origin.options.coding.is_some();
                         let (log, ends, playing) = (log.clone(), ends.clone(), playing.clone());
                         thread::spawn(move || {
-                            play(track, (own, from), (client, to), begin, pause, &log, &|| {
+                            play((track, coded), (own, from), (client, to), begin, pause, &log, &|| {
                                 playing.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed)
                             });
                         });
@@ -143,12 +179,17 @@ fn serve(mut stream: TcpStream, mut origin: Origin, pause: Duration, log: &Arc<M
             }
         }
     }
-    playing.store(false, Ordering::Relaxed);
+    if !goes_on {
+        playing.store(false, Ordering::Relaxed);
+    }
 }
 
-/// Sends a stream, and notes what comes back.
+/// Between two access points.
+pub const ACCESS: u32 = 100;
+
+/// Sends a stream, and notes what comes back. One that is `coded` has units of H.264, each a picture of its own.
 fn play(
-    track: usize,
+    (track, coded): (usize, bool),
     (own, from): (IpAddr, u16),
     (client, to): (IpAddr, (u16, u16)),
     (mut sequence, mut timestamp): (u16, u32),
@@ -172,7 +213,7 @@ fn play(
         packet.extend(sequence.to_be_bytes());
         packet.extend(timestamp.to_be_bytes());
         packet.extend(SSRC.to_be_bytes());
-        let payload: Vec<u8> = (0..1316)
+        let mut payload: Vec<u8> = (0..1316)
             .map(|_| {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -180,6 +221,9 @@ fn play(
                 state as u8
             })
             .collect();
+        if coded {
+            payload[0] = if count.is_multiple_of(ACCESS) { 0x65 } else { 0x41 };
+        }
         packet.extend(&payload);
         // Receivers that are gone are no error.
         // A packet that is noted is under way.

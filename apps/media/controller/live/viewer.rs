@@ -94,6 +94,14 @@ impl Viewer {
         post.write_all(second.as_bytes()).unwrap();
     }
 
+    /// Connects anew, as the connection has ended: its session and sockets stay.
+    pub fn connect_again(&mut self, host: &Namespace) {
+        let proxy = self.stream.peer_addr().unwrap();
+        self.stream = host.enter(|| TcpStream::connect(proxy)).unwrap().unwrap();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.framer = Framer::default();
+    }
+
     pub fn ask(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
         self.ask_with(method, url, headers, &[])
     }

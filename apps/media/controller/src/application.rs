@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::application::{Application, CompiledSettings, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link};
 
@@ -19,8 +19,8 @@ impl Application for MediaApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries) -> Box<dyn Controller> {
-        Box::new(Media::new(reloads, queries))
+    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller> {
+        Box::new(Media { reloads, queries, kept, server: None })
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
@@ -33,21 +33,17 @@ impl Application for MediaApplication {
 pub struct Media {
     reloads: Reloads<Settings>,
     queries: Queries,
-    /// All that it knows, while one program takes over from another.
+    /// Records of its sessions.
+    kept: Kept,
+    /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and made
+    /// anew of the records.
     server: Option<Server>,
-}
-
-impl Media {
-    /// With where configurations and questions come from.
-    fn new(reloads: Reloads<Settings>, queries: Queries) -> Media {
-        Media { reloads, queries, server: None }
-    }
 }
 
 impl Controller for Media {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
         let settings = self.reloads.begun().own.ok_or("there are no settings")?;
-        let mut server = self.server.take().map_or_else(|| Server::new(settings), Ok)?;
+        let mut server = self.server.take().map_or_else(|| Server::new(settings, self.kept.clone()), Ok)?;
         server.run(link, &self.reloads, &self.queries)?;
         self.server = Some(server);
         Ok(())

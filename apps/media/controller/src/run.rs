@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::application::{CompiledSettings, Queries, Reloads};
-use dataplane::controller::{Event, Events, Link, Stop};
+use control::application::{CompiledSettings, Kept, Queries, Reloads};
+use dataplane::controller::{Event, Events, Link, Punted, Stop};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -28,11 +28,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// One without connections.
-    pub fn new(settings: Arc<Settings>) -> Result<Server, String> {
+    /// One without connections, with what was kept by another one.
+    pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Server, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        Ok(Server { runtime, shared: Shared::new(settings)?, listeners: Listeners::default() })
+        Ok(Server { runtime, shared: Shared::new(settings, kept)?, listeners: Listeners::default() })
     }
 
     /// Runs until the link stops.
@@ -61,7 +61,8 @@ async fn run(
     queries: &Queries,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    let track = link.field("track").map_err(|error| error.to_string())?;
+    let field = |name| link.field(name).map_err(|error| error.to_string());
+    let (track, generation) = (field("track")?, field("generation")?);
     let events = Events::new(link).map_err(text)?;
     reloads.wakes(link.waker());
     queries.wakes(link.waker());
@@ -87,7 +88,9 @@ async fn run(
             Event::Packet(packet) => {
                 packets.push(packet);
                 link.receive_many(&mut packets, BATCH - 1);
-                shared.deliver(packets.iter().map(|packet| (packet.metadata(track) as u32, packet.bytes())));
+                let number = |packet: &Punted, field| packet.metadata(field) as u32;
+                let all = packets.iter().map(|own| (number(own, track), number(own, generation), own.bytes()));
+                shared.deliver(all);
                 packets.clear();
                 // Where packets come without end, connections are served all the same.
                 tokio::task::yield_now().await;
@@ -99,6 +102,9 @@ async fn run(
             }
             Event::Stop => {
                 if link.stopping() == Some(Stop::TakeOver) || ends.is_some() {
+                    return Ok(());
+                }
+                if shared.outlasts() {
                     return Ok(());
                 }
                 // Origins are told, and clients whose connections carry streams.

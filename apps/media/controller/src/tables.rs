@@ -51,23 +51,25 @@ pub struct Receiver {
     pub from: SocketAddr,
     /// Source and numbers that it knows.
     pub rewrite: Rewrite,
+    /// Packets with a lower number in their flow entry are not for it.
+    pub since: u32,
 }
 
 impl Record for Receiver {
-    const FIELDS: usize = 7;
+    const FIELDS: usize = 8;
 
     fn to_fields(&self, fields: &mut [u128]) {
-        let Receiver { to, from, rewrite } = self;
+        let Receiver { to, from, rewrite, since } = self;
         (mapped(to.ip()), mapped(from.ip()), to.port(), from.port()).to_fields(&mut fields[..4]);
-        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence).to_fields(&mut fields[4..]);
+        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence, *since).to_fields(&mut fields[4..]);
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
         let (to, from, to_port, from_port): (Ipv6Addr, Ipv6Addr, u16, u16) = Record::from_fields(fields.get(..4)?)?;
-        let (ssrc, timestamp, sequence) = Record::from_fields(fields.get(4..)?)?;
+        let (ssrc, timestamp, sequence, since) = Record::from_fields(fields.get(4..)?)?;
         let own = |address: Ipv6Addr, port| SocketAddr::new(IpAddr::V6(address).to_canonical(), port);
         let rewrite = Rewrite { ssrc, sequence, timestamp };
-        Some(Receiver { to: own(to, to_port), from: own(from, from_port), rewrite })
+        Some(Receiver { to: own(to, to_port), from: own(from, from_port), rewrite, since })
     }
 }
 
@@ -102,33 +104,41 @@ pub struct Flow {
     pub rate: u32,
     /// The place of what is counted, and the group of the receivers.
     pub track: u32,
+    /// Goes on with its packets: how often receivers have begun to be the program's.
+    pub generation: u32,
 }
 
 impl Record for Flow {
-    const FIELDS: usize = 11;
+    const FIELDS: usize = 12;
 
     fn to_fields(&self, fields: &mut [u128]) {
         let nowhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-        let nobody = Receiver { to: nowhere, from: nowhere, rewrite: Rewrite::default() };
-        let (leads, receiver) = match self.leads {
+        let nobody = (nowhere, nowhere, Rewrite::default());
+        let (leads, (to, from, rewrite)) = match self.leads {
             Leads::Nobody => (0u8, nobody),
-            Leads::Receiver { to, from, rewrite } => (if self.again { 3 } else { 1 }, Receiver { to, from, rewrite }),
+            Leads::Receiver { to, from, rewrite } => (if self.again { 3 } else { 1 }, (to, from, rewrite)),
             Leads::Group => (2, nobody),
         };
-        receiver.to_fields(&mut fields[..7]);
-        (leads, self.tapped, self.rate, self.track).to_fields(&mut fields[7..]);
+        (mapped(to.ip()), mapped(from.ip()), to.port(), from.port()).to_fields(&mut fields[..4]);
+        (rewrite.ssrc, rewrite.timestamp, rewrite.sequence).to_fields(&mut fields[4..7]);
+        (leads, self.tapped, self.rate, self.track).to_fields(&mut fields[7..11]);
+        fields[11] = self.generation.into();
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
-        let Receiver { to, from, rewrite } = Record::from_fields(fields.get(..7)?)?;
-        let (leads, tapped, rate, track): (u8, bool, u32, u32) = Record::from_fields(fields.get(7..)?)?;
+        // The receiver stands as in a group, and in the last field's place there is what follows.
+        let mut one = [0; Receiver::FIELDS];
+        one[..7].copy_from_slice(fields.get(..7)?);
+        let Receiver { to, from, rewrite, .. } = Record::from_fields(&one)?;
+        let (leads, tapped, rate, track): (u8, bool, u32, u32) = Record::from_fields(fields.get(7..11)?)?;
+        let generation = u32::try_from(*fields.get(11)?).ok()?;
         let again = leads == 3;
         let leads = match leads {
             0 => Leads::Nobody,
             2 => Leads::Group,
             _ => Leads::Receiver { to, from, rewrite },
         };
-        Some(Flow { leads, again, tapped, rate, track })
+        Some(Flow { leads, again, tapped, rate, track, generation })
     }
 }
 
@@ -217,12 +227,12 @@ mod tests {
         let (v4, v6) = ("10.0.0.1:5000".parse().unwrap(), "[2001:db8::1]:6000".parse().unwrap());
         round(&FlowKey { src: v4, dst: v6 });
         let rewrite = Rewrite { ssrc: 1, sequence: 2, timestamp: 3 };
-        round(&Receiver { to: v6, from: v4, rewrite });
+        round(&Receiver { to: v6, from: v4, rewrite, since: 4 });
         let one = Leads::Receiver { to: v6, from: v4, rewrite };
         for (leads, again, tapped) in
             [(Leads::Nobody, false, true), (Leads::Group, false, false), (one, false, true), (one, true, false)]
         {
-            round(&Flow { leads, again, tapped, rate: 90000, track: 7 });
+            round(&Flow { leads, again, tapped, rate: 90000, track: 7, generation: 8 });
         }
         round(&Progress { packets: 1, heard: 2, highest: 3, jitter: 4, handed: 5, fanned: 6, ..Progress::default() });
     }

@@ -43,6 +43,7 @@ fn mistakes_are_told() {
             "media_port = 25000",
             "media_port: 25000 and the next port are among the ports of origins",
         ),
+        ("media_port = 8000", "at_end = \"kept\"", "at_end: \"kept\" is none"),
         ("\"20000-29999\"", "\"29999-20000\"", "ports: \"29999-20000\" is none"),
         ("\"[::]:8554\"", "\"proxy:8554\"", "listen[1]: \"proxy:8554\" is none"),
         ("\"2001:db8:2::/64\"", "\"2001:db8:2::/164\"", "origins[1]: \"2001:db8:2::/164\" is none"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baker::ir::TableEntry;
-use control::application::{Application, CompiledSettings, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link};
 
@@ -19,7 +19,7 @@ impl Application for SpliceApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries) -> Box<dyn Controller> {
+    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, _: Kept) -> Box<dyn Controller> {
         Box::new(Splice::new(reloads, queries))
     }
 

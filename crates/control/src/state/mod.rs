@@ -1,4 +1,5 @@
-//! What of an instance outlasts its process: the entries of its tables, in a database in a directory (`--state DIR`).
+//! What of an instance outlasts its process: the entries of its tables and what its controllers keep beside them, in a
+//! database in a directory (`--state DIR`).
 //!
 //! A start puts them back where a table is declared as it was. Entries of the configuration are treated as by a reload:
 //! what the file has now and had not, or otherwise, is set, and what it has no more is removed; all else is as it was.

@@ -1,5 +1,5 @@
-//! A thread that keeps the database up to date: with the control plane's changes at once, with what packets change in
-//! tables now and then.
+//! A thread that keeps the database up to date: with the control plane's changes, and what controllers keep, at once;
+//! with what packets change in tables now and then.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
@@ -10,7 +10,9 @@ use baker::ir::{Program, TableId};
 use dataplane::{TableAccess, TableChange};
 
 use super::declared::{Configured, StateError, declared};
-use super::store::{Everything, Store, Whole};
+use super::store::{Everything, KeptChange, Store, Whole};
+use crate::application::Kept;
+use crate::applications::KeptOfAll;
 
 /// Changes that may wait to be written; with more of them, their writers wait.
 const WAITING: usize = 65_536;
@@ -28,6 +30,7 @@ struct Job {
     program: Arc<Program>,
     configured: Configured,
     tables: TableAccess,
+    kept: KeptOfAll,
 }
 
 enum Order {
@@ -45,13 +48,14 @@ pub struct Persister {
 }
 
 impl Persister {
-    /// Starts with the tables of a program and the entries of its configuration; the control plane's changes of those
-    /// tables, and of tables of programs that take over, are kept from now on.
+    /// Starts with the tables of a program, the entries of its configuration and what its controllers keep; the control
+    /// plane's changes of those tables, and of tables of programs that take over, are kept from now on.
     pub fn start(
         store: Store,
         program: Arc<Program>,
         configured: Configured,
         tables: TableAccess,
+        kept: KeptOfAll,
     ) -> Result<Self, StateError> {
         let (change, changes) = sync_channel(WAITING);
         let path = store.path().to_owned();
@@ -59,7 +63,7 @@ impl Persister {
             return Err(StateError::new(&path, "the interpreter's tables are not kept: use another engine"));
         }
         let (orders, receive) = channel();
-        let job = Job { program, configured, tables };
+        let job = Job { program, configured, tables, kept };
         let run = move || Thread { store, changes, job, written: Instant::now(), failing: None }.run(&receive);
         let thread = std::thread::Builder::new().name("state".into()).spawn(run);
         let thread = thread.map_err(|error| StateError::new(&path, error))?;
@@ -67,9 +71,9 @@ impl Persister {
     }
 
     /// Another program, or another configuration, is in force.
-    pub fn persist(&self, program: Arc<Program>, configured: Configured, tables: TableAccess) {
+    pub fn persist(&self, program: Arc<Program>, configured: Configured, tables: TableAccess, kept: KeptOfAll) {
         // Where the thread has ended it has said why.
-        let _ = self.orders.send(Order::Persist(Job { program, configured, tables }));
+        let _ = self.orders.send(Order::Persist(Job { program, configured, tables, kept }));
     }
 }
 
@@ -116,7 +120,10 @@ impl Thread {
             }
             match self.failing {
                 Some(failing) => self.wait(failing),
-                None => self.changes(PAUSE),
+                None => {
+                    self.changes(PAUSE);
+                    self.kept();
+                }
             }
             if self.failing.is_none() && self.written.elapsed() >= EVERY {
                 self.of_packets();
@@ -126,6 +133,7 @@ impl Thread {
             self.everything();
         } else {
             self.changes(Duration::ZERO);
+            self.kept();
             self.of_packets();
         }
     }
@@ -143,10 +151,21 @@ impl Thread {
         }
     }
 
+    /// What controllers keep, as far as it has changed.
+    fn kept(&mut self) {
+        let of = |(name, kept): &(&'static str, Kept)| kept_by(name, kept.take_changes());
+        let changes: Vec<KeptChange> = self.job.kept.iter().flat_map(of).collect();
+        if self.failing.is_none() && !changes.is_empty() {
+            let result = self.store.keep(&changes);
+            self.say(result);
+        }
+    }
+
     /// While it cannot be written: all tables are, once it can, so changes need not be kept.
     fn wait(&mut self, failing: Failing) {
         std::thread::sleep(PAUSE);
         self.changes.try_iter().for_each(drop);
+        self.kept();
         if failing.tried.elapsed() >= failing.pause {
             self.everything();
         }
@@ -155,7 +174,11 @@ impl Thread {
     fn everything(&mut self) {
         let tables = self.job.whole(|_| true);
         let configured = self.job.configured.clone();
-        let result = self.store.replace(&Everything { tables, configured });
+        let of = |(name, kept): &(&'static str, Kept)| {
+            kept_by(name, kept.take_all().into_iter().map(|(key, value)| (key, Some(value))))
+        };
+        let kept = self.job.kept.iter().flat_map(of).collect();
+        let result = self.store.replace(&Everything { tables, configured, kept });
         self.say(result);
         self.written = Instant::now();
     }
@@ -170,6 +193,9 @@ impl Thread {
     /// A full disk must not stop packets: it is said once, and when it is over.
     fn say(&mut self, result: Result<(), StateError>) {
         let tried = Instant::now();
+        if result.is_err() {
+            self.job.kept.iter().for_each(|(_, kept)| kept.note_failure());
+        }
         self.failing = match (result, self.failing) {
             (Ok(()), None) => None,
             (Ok(()), Some(_)) => {
@@ -183,6 +209,14 @@ impl Thread {
             (Err(_), Some(Failing { pause, .. })) => Some(Failing { tried, pause: AGAIN[1].min(pause * 2) }),
         };
     }
+}
+
+/// Changes of what a controller of this name keeps.
+fn kept_by(
+    name: &'static str,
+    changes: impl IntoIterator<Item = (String, Option<Vec<u8>>)>,
+) -> impl Iterator<Item = KeptChange> {
+    changes.into_iter().map(move |(key, value)| (name.to_owned(), key, value))
 }
 
 impl Job {

@@ -1,4 +1,5 @@
-//! The database: for each table its entries, what it was declared as, and which entries the configuration had.
+//! The database: for each table its entries, what it was declared as, and which entries the configuration had; and what
+//! controllers keep.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -17,6 +18,8 @@ use super::declared::{Configured, StateError};
 const DECLARED: TableDefinition<&str, &str> = TableDefinition::new("declared");
 /// Entries of the configuration, by the table's name and the key.
 const CONFIGURED: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("configured");
+/// What controllers keep, by the controller's name and the key.
+const KEPT: TableDefinition<(&str, &str), &[u8]> = TableDefinition::new("kept");
 /// File in the state's directory.
 const FILE: &str = "tables.redb";
 /// In front of the name of a table of entries.
@@ -47,12 +50,17 @@ pub struct Whole {
     pub entries: Vec<TableEntry>,
 }
 
-/// Tables as they are now.
+/// What a controller keeps: its name, the key, the value; none where it is removed.
+pub type KeptChange = (String, String, Option<Vec<u8>>);
+
+/// Tables as they are now, and what controllers keep.
 pub struct Everything {
     /// All of them.
     pub tables: Vec<Whole>,
     /// Entries of the configuration.
     pub configured: Configured,
+    /// What controllers keep.
+    pub kept: Vec<KeptChange>,
 }
 
 impl std::fmt::Debug for Store {
@@ -135,6 +143,24 @@ impl Store {
         Ok(entries)
     }
 
+    /// What a controller has kept, by key.
+    pub fn kept(&self, controller: &str) -> Result<Vec<(String, Vec<u8>)>, StateError> {
+        let read = self.database()?.begin_read().map_err(|error| self.error(error))?;
+        let table = match read.open_table(KEPT) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table.map_err(|error| self.error(error))?,
+        };
+        let mut kept = Vec::new();
+        for row in table.range((controller, "")..).map_err(|error| self.error(error))? {
+            let (key, value) = row.map_err(|error| self.error(error))?;
+            match key.value() {
+                (own, key) if own == controller => kept.push((key.to_owned(), value.value().to_vec())),
+                _ => break,
+            }
+        }
+        Ok(kept)
+    }
+
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<TableEntry, StateError> {
         let (Some((&prefix, key)), Some(value)) = (key.split_first(), numbers(value)) else {
             return Err(self.error("an entry is damaged"));
@@ -158,7 +184,7 @@ impl Store {
             for (name, entry) in &everything.configured {
                 configured.insert((&**name, &*key(entry)), &*bytes(&entry.value))?;
             }
-            Ok(())
+            keep(write, &everything.kept)
         })
     }
 
@@ -171,6 +197,11 @@ impl Store {
             }
             Ok(())
         })
+    }
+
+    /// Makes changes of what controllers keep, at once.
+    pub fn keep(&mut self, changes: &[KeptChange]) -> Result<(), StateError> {
+        self.write(|write| keep(write, changes))
     }
 
     /// Makes changes, at once, in their order.
@@ -246,6 +277,17 @@ fn fill(write: &WriteTransaction, name: &str, entries: &[TableEntry]) -> Result<
     let mut table = write.open_table(Entries::new(&name))?;
     for entry in entries {
         table.insert(&*key(entry), &*bytes(&entry.value))?;
+    }
+    Ok(())
+}
+
+fn keep(write: &WriteTransaction, changes: &[KeptChange]) -> Result<(), redb::Error> {
+    let mut table = write.open_table(KEPT)?;
+    for (controller, key, value) in changes {
+        match value {
+            Some(value) => drop(table.insert((&**controller, &**key), &**value)?),
+            None => drop(table.remove((&**controller, &**key))?),
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig, Prepared, TableAccess};
 
 use super::*;
+use crate::application::Kept;
 
 fn program(declared: &str) -> Arc<Program> {
     let text = format!(
@@ -60,8 +61,14 @@ fn changes_are_kept_as_they_are_made() {
     let mut store = tables(&before);
     store.insert(TableId(0), &entry(0x0a00_0000, Some(8), 1)).unwrap();
     let configured = vec![("m.fib".to_owned(), entry(0x0a00_0000, Some(8), 1))];
-    let persister =
-        Persister::start(Store::open(&scratch.0).unwrap(), before.clone(), configured.clone(), store.clone()).unwrap();
+    let persister = Persister::start(
+        Store::open(&scratch.0).unwrap(),
+        before.clone(),
+        configured.clone(),
+        store.clone(),
+        Vec::new(),
+    )
+    .unwrap();
     for n in 0..900u32 {
         store.insert(TableId(0), &entry(u128::from(n) << 8, Some(24), n.into())).unwrap();
     }
@@ -110,7 +117,8 @@ fn changes_are_on_disk_soon_and_what_packets_change_at_the_end() {
     let mut tables = prepared.tables();
     tables.insert(TableId(1), &entry(0x800, None, 0)).unwrap();
     let persister =
-        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
+        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone(), Vec::new())
+            .unwrap();
     prepared.run().unwrap().wait();
     tables.insert(TableId(0), &entry(0, Some(0), 9)).unwrap();
     // A process that is killed now leaves the database as it is: a copy of it shows that.
@@ -146,7 +154,8 @@ fn what_ages_goes_on_ageing() {
     let prepared = Instance::prepare(program.clone(), &Options::default(), &ports).unwrap();
     let mut tables = prepared.tables();
     let persister =
-        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
+        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone(), Vec::new())
+            .unwrap();
     tables.insert(TableId(0), &entry(7, None, 70)).unwrap();
     prepared.run().unwrap().wait();
     drop(persister);
@@ -170,7 +179,7 @@ fn members_of_groups_get_packets_again() {
     let program = Arc::new(baker::ir::lower(&found.program.unwrap_or_else(|| panic!("{:?}", found.diagnostics))));
     let (viewers, store) = (TableId(0), || Store::open(&scratch.0).unwrap());
     let mut tables = tables(&program);
-    let persister = Persister::start(store(), program.clone(), Vec::new(), tables.clone()).unwrap();
+    let persister = Persister::start(store(), program.clone(), Vec::new(), tables.clone(), Vec::new()).unwrap();
     // One leaves, so that there is a gap.
     let joined = [7, 8, 9].map(|value| tables.join(viewers, 1, &[value]).unwrap());
     assert_eq!((joined, tables.join(viewers, 3, &[5])), ([0, 1, 2], Ok(0)));
@@ -191,6 +200,51 @@ fn members_of_groups_get_packets_again() {
 }
 
 #[test]
+fn what_controllers_keep_is_there_again() {
+    let scratch = Scratch::new("kept");
+    let (program, store) = (program(TABLES), || Store::open(&scratch.0).unwrap());
+    let kept: [Kept; 2] = Default::default();
+    let all = || vec![("one", kept[0].clone()), ("other", kept[1].clone())];
+    let own = |key: &str, value: &str| (key.to_owned(), Some(value.as_bytes().to_vec()));
+    // What was kept before anything was written, changes, and values of another controller under the same keys.
+    kept[0].change([own("a", "1"), own("b", "2")]);
+    let persister = Persister::start(store(), program.clone(), Vec::new(), tables(&program), all()).unwrap();
+    let start = Instant::now();
+    let mut copies = 0;
+    kept[0].change([own("b", "3"), own("c", "4"), ("a".to_owned(), None)]);
+    kept[1].change([own("b", "5")]);
+    let copy = Scratch::new("kept-copy");
+    std::fs::create_dir_all(&copy.0).unwrap();
+    let expected = |name: &str| match name {
+        "one" => vec![("b".to_owned(), b"3".to_vec()), ("c".to_owned(), b"4".to_vec())],
+        "other" => vec![("b".to_owned(), b"5".to_vec())],
+        _ => Vec::new(),
+    };
+    // A process that is killed now leaves them.
+    loop {
+        std::fs::copy(scratch.0.join("tables.redb"), copy.0.join("tables.redb")).unwrap();
+        let found = |name| Store::open(&copy.0).ok().and_then(|store| store.kept(name).ok());
+        if ["one", "other", "on"].iter().all(|name| found(name) == Some(expected(name))) {
+            break;
+        }
+        copies += 1;
+        assert!(start.elapsed() < Duration::from_secs(10), "not on disk after {copies} looks");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(persister);
+    // Another program without the second controller: what that kept is gone.
+    let again = Kept::default();
+    again.load(store().kept("one").unwrap());
+    let persister =
+        Persister::start(store(), program.clone(), Vec::new(), tables(&program), vec![("one", again.clone())]).unwrap();
+    again.change([own("d", "6")]);
+    drop(persister);
+    assert_eq!(again.all().len(), 3);
+    let found = store();
+    assert_eq!((found.kept("one").unwrap(), found.kept("other").unwrap()), (again.all(), Vec::new()));
+}
+
+#[test]
 fn what_is_damaged_is_said() {
     let scratch = Scratch::new("damaged");
     std::fs::create_dir_all(&scratch.0).unwrap();
@@ -200,6 +254,7 @@ fn what_is_damaged_is_said() {
     let interpreter = prepared(&program(TABLES), EngineKind::Interp);
     let fresh = Scratch::new("interp");
     let store = Store::open(&fresh.0).unwrap();
-    let error = Persister::start(store, program(TABLES), Vec::new(), interpreter.tables()).unwrap_err().to_string();
+    let error =
+        Persister::start(store, program(TABLES), Vec::new(), interpreter.tables(), Vec::new()).unwrap_err().to_string();
     assert!(error.contains("the interpreter's tables are not kept"), "{error}");
 }

@@ -8,7 +8,7 @@ use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
 use cli::failure::Failure;
 use control::application::{AnyReloads, AnySettings, Registry};
-use control::applications::{self, SettingsWays};
+use control::applications::{self, KeptOfAll, SettingsWays};
 use control::config::{Config, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
@@ -90,6 +90,8 @@ struct State {
     registry: Registry,
     /// Where the tables are kept on disk.
     persister: Option<Persister>,
+    /// What controllers keep beside them.
+    kept: KeptOfAll,
 }
 
 impl Live {
@@ -99,9 +101,9 @@ impl Live {
         with: StartedWith,
         settings: SettingsWays,
         registry: Registry,
-        persister: Option<Persister>,
+        (persister, kept): (Option<Persister>, KeptOfAll),
     ) -> Self {
-        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, persister }))
+        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, persister, kept }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -179,7 +181,7 @@ impl State {
     fn keep(&self) {
         let (Some(persister), Some(instance)) = (&self.persister, &self.instance) else { return };
         let configured = self.with.config.configured(&self.with.program);
-        persister.persist(instance.program().clone(), configured, instance.tables());
+        persister.persist(instance.program().clone(), configured, instance.tables(), self.kept.clone());
     }
 
     /// The program is the same.
@@ -213,7 +215,8 @@ impl State {
     ) -> Result<Arc<Shown>, String> {
         let needed = BUILT_IN.of_program(&with.program).map_err(|error| error.to_string())?;
         needed.begin(&with.config.controllers).map_err(|error| error.to_string())?;
-        let (configured, before) = (self.with.config.configured(&self.with.program), self.settings.clone());
+        let configured = self.with.config.configured(&self.with.program);
+        let (before, kept_before) = (self.settings.clone(), self.kept.clone());
         let instance = self.instance()?;
         let running: Vec<String> = instance.controllers().map(str::to_owned).collect();
         let next = instance
@@ -244,6 +247,11 @@ impl State {
         let settings = needed.reloads.into_iter();
         let settings: SettingsWays =
             settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
+        let mut kept_of_all = needed.kept;
+        for (name, new) in kept_of_all.iter_mut().filter(|(name, _)| running.iter().any(|one| one == name)) {
+            let old = kept_before.iter().find(|(own, _)| own == name);
+            old.into_iter().for_each(|(_, old)| *new = old.clone());
+        }
         applications::begin(&settings, &with.config.controllers);
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
@@ -255,7 +263,7 @@ impl State {
         changes.remove(&mut tables);
         (reloaded.replaced, reloaded.set, reloaded.removed) = (true, changes.set.len(), changes.removed.len());
         reloaded.controllers = with.config.controllers.iter().map(|(name, _)| name.clone()).collect();
-        self.settings = settings;
+        (self.settings, self.kept) = (settings, kept_of_all);
         self.registry.replace(needed.query_targets, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
         Ok(Shown::new(program, notation, tables))

@@ -141,6 +141,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         true => (kind.name(), Some("workers, because no port takes the program's part for the kernel".to_owned())),
         false => (engine, about),
     };
+    for (name, kept) in &needed.kept {
+        let found = store.as_ref().map(|store| store.kept(name)).transpose().map_err(Failure::refused)?;
+        kept.load(found.unwrap_or_default());
+    }
     let mut notes = prepared.notes().to_vec();
     notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
@@ -153,10 +157,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let names = PortNames::new(&ports);
     let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
     let configured = config.configured(instance.program());
-    let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables());
+    let kept = needed.kept;
+    let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables(), kept.clone());
     let persister = store.map(keep).transpose().map_err(Failure::refused)?;
     let registry = Registry::new(needed.query_targets);
-    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), persister));
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), (persister, kept)));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);

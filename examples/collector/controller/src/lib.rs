@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cli::Linked;
-use control::application::{Application, CompiledSettings, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Kept, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Event, Events, Link, Stop};
 use tokio::net::TcpListener;
@@ -66,7 +66,7 @@ impl Application for CollectorApplication {
     type Settings = Settings;
     const SETTINGS: SettingsUse = SettingsUse::Optional;
 
-    fn controller(&self, reloads: Reloads<Settings>, _: Queries) -> Box<dyn Controller> {
+    fn controller(&self, reloads: Reloads<Settings>, _: Queries, _: Kept) -> Box<dyn Controller> {
         Box::new(Collector::new(reloads))
     }
 

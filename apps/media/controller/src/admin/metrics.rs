@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 25] = [
+    let counters: [(&str, &str, u64); 31] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -41,9 +41,15 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_packets_relayed_total", "packets that came on connections, or without RTP", counts.relayed),
         ("media_packets_delivered_total", "deliveries of RTP packets by the controller", counts.delivered),
         ("media_packets_slow_total", "deliveries that their receivers had no room for", counts.slow),
+        ("media_packets_thinned_total", "deliveries left out before, of pictures nothing refers to", counts.thinned),
+        ("media_late_joins_total", "tracks that began at the last access point", counts.late),
+        ("media_late_lost_total", "times that kept packets were dropped before a viewer had them", counts.late_lost),
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
         ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
+        ("media_sessions_taken_up_total", "sessions of a process before that went on", counts.taken_up),
+        ("media_sessions_not_taken_up_total", "sessions of a process before that could not", counts.not_taken_up),
+        ("media_state_failed_total", "attempts to keep sessions on disk that failed", counts.unwritten),
         ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];

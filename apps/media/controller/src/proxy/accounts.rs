@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::session::{Delivery, Ending, Session};
 use super::track::TrackState;
@@ -50,7 +50,7 @@ pub struct Ended {
 }
 
 /// What of a stream a viewer has had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Account {
     packets: u64,
     bytes: u64,
@@ -82,7 +82,7 @@ impl Account {
 }
 
 /// What a session has had in all: of tracks that it has given up, and the time that it played.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Total {
     past: Account,
     played: Duration,
@@ -93,6 +93,7 @@ impl<W: World> Proxy<W> {
     /// A session plays from now on, or does not.
     pub(super) fn set_playing(&mut self, id: SessionId, playing: bool) {
         let now = self.now;
+        self.touch_session(id);
         let Some(own) = self.sessions.get_mut(&id) else { return };
         own.playing = playing;
         match (own.total.since, playing) {

@@ -227,6 +227,8 @@ impl<W: World> Proxy<W> {
         }
         own.heard = now;
         let upstream = own.upstream;
+        // It may have begun on another connection.
+        self.clients.get_mut(&id).into_iter().for_each(|client| client.had_session = true);
         self.note_proof(upstream, request);
         Ok(session)
     }

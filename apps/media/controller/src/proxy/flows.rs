@@ -12,9 +12,10 @@ use wire::rtp;
 use wire::rtsp::framing::interleaved;
 use wire::rtsp::url::{self, Url};
 
+use super::late::Late;
 use super::session::Delivery;
 use super::track::{Track, TrackState};
-use super::world::{Effect, From, World};
+use super::world::{Effect, From, Piece, World};
 use super::{Proxy, SessionId, UpstreamId, ordered};
 use crate::tables::{Flow, FlowKey, Leads, Receiver};
 
@@ -41,6 +42,15 @@ pub(super) struct Audience {
     grouped: bool,
     /// Since when packets go to one receiver again.
     again: Option<Duration>,
+    /// What is kept for those who come late.
+    pub(super) late: Late,
+}
+
+impl Audience {
+    /// Whether the controller has nothing to do with its packets.
+    pub(super) fn is_of_receivers_alone(&self) -> bool {
+        self.carried.is_empty() && !self.late.is_on()
+    }
 }
 
 impl Track {
@@ -100,7 +110,7 @@ impl<W: World> Proxy<W> {
             let viewer = own.viewers.get(&track)?;
             let from = SocketAddr::new(own.local, port);
             Some(match viewer.delivery {
-                Delivery::Udp { rtp, .. } => Some(Receiver { to: rtp, from, rewrite: viewer.rewrite }),
+                Delivery::Udp { rtp, .. } => Some(Receiver { to: rtp, from, rewrite: viewer.rewrite, since: 0 }),
                 Delivery::Interleaved { .. } => None,
             })
         });
@@ -109,21 +119,29 @@ impl<W: World> Proxy<W> {
             let of = self.upstreams.get(&id).and_then(|own| own.tracks.get(track));
             of.is_some_and(|of| of.state == TrackState::Ready)
         });
+        self.touch_session(session);
         let Some((audience, number)) = self.audience(id, track) else { return };
         if plays == Some(None) {
             audience.carried.insert(session);
         } else {
             audience.carried.remove(&session);
         }
+        if plays.is_none() {
+            audience.late.forget(session);
+        }
+        let plays = plays.flatten().filter(|_| !audience.late.catches_up(session));
+        let since = audience.late.since(session);
         let before = audience.receivers.remove(&session);
-        let member = match (plays.flatten(), before) {
+        let member = match (plays, before) {
             (Some(receiver), Some((member, known))) => {
+                let receiver = Receiver { since: known.since, ..receiver };
                 if receiver != known {
                     self.world.set_member(number, member, &receiver);
                 }
                 Some((member, receiver))
             }
             (Some(receiver), None) => {
+                let receiver = Receiver { since, ..receiver };
                 let joined = self.world.join(number, &receiver);
                 // There was room when it was set up, so this is a program that others have changed.
                 self.counts.group_full += u64::from(joined.is_none());
@@ -142,14 +160,15 @@ impl<W: World> Proxy<W> {
 
     /// Sets the flow entry of a track anew, once it is known what its packets come with.
     pub(super) fn update_flow(&mut self, id: UpstreamId, track: usize) {
-        let now = self.now;
+        let (now, late) = (self.now, self.late_bytes(id, track));
         let Some(of) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) else { return };
+        of.audience.late.keep(late);
         let Some(key) = of.key.filter(|_| of.state == TrackState::Ready) else { return };
         let (audience, pending) = (&mut of.audience, of.before.is_some());
         let leads = match (audience.receivers.len(), audience.receivers.values().next()) {
             // The first packet says how numbers go on: the controller gets it.
             _ if pending => Leads::Nobody,
-            (1, Some((_, Receiver { to, from, rewrite }))) => {
+            (1, Some((_, Receiver { to, from, rewrite, .. }))) => {
                 Leads::Receiver { to: *to, from: *from, rewrite: *rewrite }
             }
             (0, _) | (_, None) => Leads::Nobody,
@@ -158,8 +177,9 @@ impl<W: World> Proxy<W> {
         audience.grouped |= leads == Leads::Group;
         let again = audience.grouped && matches!(leads, Leads::Receiver { .. });
         audience.again = again.then(|| audience.again.unwrap_or(now));
-        let flow =
-            Flow { leads, again, tapped: pending || !audience.carried.is_empty(), rate: of.rate, track: of.number };
+        let tapped = pending || !audience.is_of_receivers_alone();
+        let generation = audience.late.generation;
+        let flow = Flow { leads, again, tapped, rate: of.rate, track: of.number, generation };
         self.effect(Effect::SetFlow(key, flow));
     }
 
@@ -184,6 +204,28 @@ impl<W: World> Proxy<W> {
         }
     }
 
+    /// A process before had a receiver in the group of a track: it is one of a session's. False where it can't be.
+    pub(super) fn adopt(
+        &mut self,
+        id: UpstreamId,
+        session: SessionId,
+        track: usize,
+        (group, member): (u32, u32),
+        receiver: Receiver,
+    ) -> bool {
+        let Some((audience, number)) = self.audience(id, track) else { return false };
+        let fits = number == group && audience.reserved.contains(&session);
+        fits && audience.receivers.insert(session, (member, receiver)).is_none()
+    }
+
+    /// A process before had the flow entry of a track so: packets may have gone to its group.
+    pub(super) fn adopt_flow(&mut self, id: UpstreamId, track: usize, flow: &Flow) {
+        if let Some((audience, _)) = self.audience(id, track) {
+            audience.grouped = flow.again || flow.leads == Leads::Group;
+            audience.late.generation = flow.generation;
+        }
+    }
+
     /// A track ends: its group is empty from now on.
     pub(super) fn dismiss(&mut self, number: u32, audience: &mut Audience) {
         self.reserved -= std::mem::take(&mut audience.reserved).len();
@@ -195,25 +237,31 @@ impl<W: World> Proxy<W> {
         for (member, _) in std::mem::take(&mut audience.receivers).into_values() {
             self.effect(Effect::Leave(number, member));
         }
-        *audience = Audience { reserved: std::mem::take(&mut audience.reserved), ..Audience::default() };
+        let (reserved, late) = (std::mem::take(&mut audience.reserved), audience.late.anew());
+        *audience = Audience { reserved, late, ..Audience::default() };
     }
 
     /// An RTP packet of a track has come to the controller: it is delivered to all who play on their connections, and
     /// those that the program left to the controller, behind the first of another origin, to all.
-    pub fn deliver(&mut self, track: u32, packet: &[u8]) {
+    ///
+    /// `generation` is the number that its flow entry had.
+    pub fn deliver(&mut self, track: u32, generation: u32, packet: &[u8]) {
         self.counts.tapped += 1;
         let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
         let Some(header) = rtp::Header::read(packet) else { return };
         self.resume(upstream, track, header);
+        let read = self.read_packet(upstream, track, packet);
         let Some(own) = self.upstreams.get(&upstream) else { return };
-        for session in &own.tracks[track].audience.carried {
+        let audience = &own.tracks[track].audience;
+        for session in audience.carried.iter().filter(|session| !audience.late.is_behind(**session)) {
             let Some(viewer) = self.sessions.get(session).and_then(|own| own.viewers.get(&track)) else { continue };
             let Delivery::Interleaved { client, rtp, .. } = viewer.delivery else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             let Some(framed) = interleaved(rtp, &copy) else { continue };
             self.counts.delivered += 1;
-            self.effects.push_back(Effect::MediaToClient(client, framed));
+            let piece = read.map(|(contents, coding)| Piece::new(rtp, contents, coding));
+            self.effects.push_back(Effect::MediaToClient(client, framed, piece));
         }
         if own.tracks[track].is_handed_over(self.now) {
             for session in ordered(&own.viewers) {
@@ -226,6 +274,7 @@ impl<W: World> Proxy<W> {
                 self.effects.push_back(Effect::Datagram(From::Media(session.local), rtp, copy));
             }
         }
+        self.feed(upstream, track, Some(generation));
     }
 
     /// An RTP packet has come to the socket of a pair: its flow is not known yet, as servers leave out their port or
@@ -255,6 +304,7 @@ impl<W: World> Proxy<W> {
         if let Some(before) = own.key.replace(key) {
             self.effects.push_back(Effect::RemoveFlow(before));
         }
+        self.touch_stream(id);
         self.update_flow(id, track);
     }
 

@@ -18,6 +18,7 @@
 //! | `redirection` | origins that send their clients elsewhere |
 //! | `checks` | whether the origins of pools work |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
+//! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
 //! | `relay` | packets of streams that come on connections |
@@ -25,6 +26,7 @@
 //! | `accounts` | what sessions have had, what tracks take |
 //! | `origins` | what is known of origins, and what operators say about them |
 //! | `state` | what is shown to operators |
+//! | `records`, `take_up` | what of it outlasts the process, and how the next one goes on |
 
 pub mod accounts;
 mod admission;
@@ -33,10 +35,12 @@ mod client;
 mod describe;
 mod flows;
 mod forward;
+mod late;
 mod origin;
 pub mod origins;
 mod play;
 mod publish;
+mod records;
 mod recovery;
 mod redirection;
 mod relay;
@@ -46,6 +50,7 @@ mod session;
 mod setup;
 mod source;
 pub mod state;
+mod take_up;
 mod target;
 mod track;
 mod tunnel;
@@ -53,6 +58,7 @@ mod upstream;
 pub mod world;
 
 pub use self::flows::MOST_RECEIVERS;
+pub use self::take_up::Left;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -64,6 +70,7 @@ use wire::keyed_map::KeyedMap;
 use self::admission::Guesses;
 use self::client::Client;
 use self::publish::Publisher;
+use self::records::Touched;
 use self::session::{Ending, Session};
 use self::target::Presentation;
 use self::tunnel::Tunnels;
@@ -129,6 +136,12 @@ pub struct Counts {
     pub delivered: u64,
     /// Deliveries that a slow client had no room for.
     pub slow: u64,
+    /// Those that were left out before, as nothing refers to their pictures.
+    pub thinned: u64,
+    /// Tracks that began at the last access point,
+    pub late: u64,
+    /// and times that packets since then were dropped before a viewer had them.
+    pub late_lost: u64,
     /// Flow entries that the program's table had no room for.
     pub no_flow: u64,
     /// Lines of the access log that were written,
@@ -139,6 +152,12 @@ pub struct Counts {
     pub group_full: u64,
     /// Streams that went to one receiver again although a worker may have had packets of them.
     pub hasty: u64,
+    /// Sessions of a process before that went on,
+    pub taken_up: u64,
+    /// and that could not.
+    pub not_taken_up: u64,
+    /// Attempts to keep records on disk that failed.
+    pub unwritten: u64,
 }
 
 /// The proxy.
@@ -146,7 +165,7 @@ pub struct Proxy<W> {
     /// What it asks.
     pub world: W,
     settings: Arc<Settings>,
-    /// The time, since any moment.
+    /// The time, by the clock of the world.
     now: Duration,
     clients: HashMap<ClientId, Client>,
     /// Those that speak over HTTP.
@@ -174,6 +193,8 @@ pub struct Proxy<W> {
     /// What is known of others, by host and port.
     origins: BTreeMap<String, OriginCounts>,
     guesses: Guesses,
+    /// What is to be kept anew of it.
+    records: Touched,
     /// Places of tracks that have ended, in that order.
     free_tracks: VecDeque<u32>,
     /// Receivers of all streams together at most.
@@ -193,12 +214,13 @@ impl<W: World> Proxy<W> {
     /// One that has nothing yet.
     pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
         let mut pools = Pools::default();
-        pools.configure(&settings, Duration::ZERO, |_| false);
+        let now = Duration::from_nanos(world.clock());
+        pools.configure(&settings, now, |_| false);
         let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
         Proxy {
             world,
             settings,
-            now: Duration::ZERO,
+            now,
             clients: HashMap::new(),
             tunnels: Tunnels::default(),
             publishers: HashMap::new(),
@@ -214,6 +236,7 @@ impl<W: World> Proxy<W> {
             pools,
             origins: BTreeMap::new(),
             guesses: Guesses::default(),
+            records: Touched::default(),
             free_tracks: VecDeque::new(),
             most_receivers: MOST_RECEIVERS,
             reserved: 0,

@@ -36,7 +36,11 @@ impl<W: World> Proxy<W> {
             return self.effect(Effect::CloseOrigin(connection));
         };
         if let Some(own) = self.upstreams.get_mut(&id) {
-            own.addresses = Some((local, peer));
+            own.connected = true;
+            // Its own ports may be those of a connection before, on another address.
+            if own.addresses.is_none_or(|(known, _)| known.ip() == local.ip()) {
+                own.addresses = Some((local, peer));
+            }
         }
         self.ask_next(id);
     }
@@ -45,7 +49,7 @@ impl<W: World> Proxy<W> {
     pub fn origin_closed(&mut self, connection: OriginId, why: &str) {
         self.check_closed(connection, why);
         if let Some(id) = self.connections.remove(&connection) {
-            match self.upstreams.get(&id).is_some_and(|own| own.addresses.is_none()) {
+            match self.upstreams.get(&id).is_some_and(|own| !own.connected) {
                 true => self.unreachable(id, 502, why),
                 false => self.fail_upstream(id, 502, why),
             }
@@ -99,6 +103,7 @@ impl<W: World> Proxy<W> {
             return;
         }
         let Some((_, _, job, tries)) = own.asked.take() else { return };
+        self.records.streams.insert(id);
         if response.status == 401 && own.presentation.credentials.is_some() && tries < MOST_TRIES {
             let challenge = response.headers.all("www-authenticate").collect::<Vec<_>>().join(", ");
             if let Ok(auth) = PasswordClient::try_from(challenge.as_str()) {

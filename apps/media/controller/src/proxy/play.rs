@@ -77,14 +77,22 @@ impl<W: World> Proxy<W> {
 
     /// A session joins a presentation that plays.
     fn joined(&mut self, id: ClientId, session: SessionId, request: &Request) {
+        let again = self.sessions.get(&session).is_some_and(|own| own.has_played);
         self.set_playing(session, true);
         let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
         own.has_played = true;
         let (upstream, base) = (own.upstream, own.base.clone());
         let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
+        let tracks: Vec<usize> = viewers.iter().map(|(track, _)| *track).collect();
         for (track, rewrite) in viewers {
+            let first = if again { None } else { self.begin_late(upstream, session, track) };
             self.update_viewer(upstream, session, track);
+            if let Some(first) = first.map(|own| rewrite.apply(own)) {
+                let (seq, rtptime) = (Some(first.sequence), Some(first.timestamp));
+                infos.push(RtpInfo { url: track_url(&base, track), seq, rtptime });
+                continue;
+            }
             let of = self.upstreams.get(&upstream).map(|own| &own.tracks[track]).filter(|own| own.before.is_none());
             let Some(number) = of.map(|own| own.number) else { continue };
             let progress = self.world.progress(number);
@@ -107,6 +115,7 @@ impl<W: World> Proxy<W> {
         self.name_session(&mut response, session);
         self.push_via(&mut response);
         self.respond(id, response);
+        tracks.into_iter().for_each(|track| self.feed_first(upstream, session, track));
     }
 
     /// The URL of a track as a session's client has it.

@@ -101,7 +101,7 @@ impl<W: World> Proxy<W> {
         own.queue.clear();
         own.base.clone_from(&request.url);
         own.live = true;
-        own.addresses = Some((local, peer));
+        (own.addresses, own.connected) = (Some((local, peer)), true);
         own.tracks = tracks_of(&description, &request.url);
         own.description = Some(description);
         own.publisher = Some(id);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wire::rtp;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::range::{self, Npt, Range};
@@ -65,6 +66,11 @@ impl Recovery {
         matches!(self.step, Step::Done(then) if now.saturating_sub(then) > STABLE)
     }
 
+    /// Whether it is to play again, and the tracks that there were, as long as it is under way.
+    pub(super) fn wanted(&self) -> Option<(bool, &[usize])> {
+        (!matches!(self.step, Step::Done(_))).then_some((self.plays, &self.tracks))
+    }
+
     /// Whether nothing is asked at the moment.
     pub(super) fn waits(&self) -> bool {
         matches!(self.step, Step::Waits(_))
@@ -72,7 +78,7 @@ impl Recovery {
 }
 
 /// How far a presentation with an end was when the origin began to play it, or had paused it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Position {
     /// Seconds of its normal play time.
     npt: f64,
@@ -154,7 +160,8 @@ impl<W: World> Proxy<W> {
         // that only a pool's configuration says others have, too.
         let again = match &presentation.pool {
             Some(_) => !tracks.is_empty(),
-            None => own.live && plays,
+            // That the origin has forgotten a session need not be its fault.
+            None => (own.live && plays) || own.taken_up.is_some_and(|then| now.saturating_sub(then) < STABLE),
         };
         let place = presentation.pool.as_ref().and_then(|_| self.place(&presentation, &tried));
         if place.is_none() {
@@ -224,7 +231,7 @@ impl<W: World> Proxy<W> {
         }
         own.position.is_lost = true;
         own.playing = false;
-        own.addresses = None;
+        (own.addresses, own.connected) = (None, false);
         own.session = None;
         own.auth = None;
         own.redirects = 0;
@@ -233,6 +240,7 @@ impl<W: World> Proxy<W> {
         let requests = jobs.filter_map(Job::into_waiter).map(|(client, request, _)| (client, request));
         own.waiting.extend(requests.collect::<Vec<_>>());
         self.upstreams.insert(id, own);
+        self.touch_stream(id);
     }
 
     /// Asks for a presentation that has lost its origin.
@@ -315,6 +323,7 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_recovering()) else { return };
         let Some(recovery) = &mut own.recovery else { return };
         recovery.step = Step::Done(now);
+        self.records.streams.insert(id);
         if !recovery.tracks.is_empty() {
             tracing::warn!(origin = %own.url, "the stream goes on");
             self.counts.replaced += 1;
@@ -335,6 +344,7 @@ impl<W: World> Proxy<W> {
         let Some(of) = own.tracks.get_mut(track) else { return };
         let Some(before) = of.before.take() else { return };
         of.resumed = Some(self.now);
+        self.records.streams.insert(id);
         let (progress, clock) = (self.world.progress(before), self.world.clock());
         let gap = u128::from(clock.saturating_sub(progress.heard)) * u128::from(of.rate) / 1_000_000_000;
         let next = (progress.highest as u16).wrapping_add(1);
@@ -378,7 +388,9 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get(&id).filter(|own| own.live && own.playing && !limit.is_zero()) else {
             return;
         };
-        let (mut quiet, mut begun) = (self.now.saturating_sub(own.played_at), own.presentation.pool.is_some());
+        // What was taken up has its time from then on: nobody has counted its packets meanwhile.
+        let since = own.played_at.max(own.taken_up.unwrap_or_default());
+        let (mut quiet, mut begun) = (self.now.saturating_sub(since), own.presentation.pool.is_some());
         for track in own.tracks.iter().filter(|track| track.state == TrackState::Ready) {
             let progress = self.world.progress(track.number);
             if progress.seen != 0 {

@@ -7,7 +7,7 @@ use wire::rtsp::framing::interleaved;
 
 use super::session::Delivery;
 use super::track::TrackState;
-use super::world::{Effect, From, World};
+use super::world::{Effect, From, Piece, World};
 use super::{Proxy, UpstreamId, ordered};
 use crate::tables::Progress;
 
@@ -41,21 +41,28 @@ impl<W: World> Proxy<W> {
         let (mut progress, clock) = (self.world.progress(number), self.world.clock());
         count(&mut progress, header, packet.len(), clock);
         self.world.set_progress(number, &progress);
+        let read = self.read_packet(upstream, track, packet);
         for session in viewers {
-            let Some(session) = self.sessions.get(&session).filter(|session| session.playing) else { continue };
+            let waits =
+                self.upstreams.get(&upstream).is_some_and(|own| own.tracks[track].audience.late.is_behind(session));
+            let Some(session) = self.sessions.get(&session).filter(|own| own.playing && !waits) else { continue };
             let Some(viewer) = session.viewers.get(&track) else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             let effect = match viewer.delivery {
                 Delivery::Udp { rtp, .. } => Effect::Datagram(From::Media(session.local), rtp, copy),
                 Delivery::Interleaved { client, rtp, .. } => match interleaved(rtp, &copy) {
-                    Some(framed) => Effect::MediaToClient(client, framed),
+                    Some(framed) => {
+                        let piece = read.map(|(contents, coding)| Piece::new(rtp, contents, coding));
+                        Effect::MediaToClient(client, framed, piece)
+                    }
                     None => continue,
                 },
             };
             self.counts.delivered += 1;
             self.effect(effect);
         }
+        self.feed(upstream, track, None);
     }
 }
 

@@ -86,7 +86,9 @@ impl<W: World> Proxy<W> {
         match delivery {
             Delivery::Udp { rtcp, .. } => self.effect(Effect::Datagram(From::Reports(local), rtcp, bytes)),
             Delivery::Interleaved { client, rtcp, .. } => {
-                interleaved(rtcp, &bytes).into_iter().for_each(|own| self.effect(Effect::MediaToClient(client, own)));
+                interleaved(rtcp, &bytes)
+                    .into_iter()
+                    .for_each(|own| self.effect(Effect::MediaToClient(client, own, None)));
             }
         }
     }
@@ -198,7 +200,7 @@ impl<W: World> Proxy<W> {
             };
             match (to, framed, publisher) {
                 (Some(to), ..) => self.effect(Effect::Datagram(From::Pair(address, port), to, bytes)),
-                (None, Some(framed), Some(publisher)) => self.effect(Effect::MediaToClient(publisher, framed)),
+                (None, Some(framed), Some(publisher)) => self.effect(Effect::MediaToClient(publisher, framed, None)),
                 (None, Some(framed), None) => self.effect(Effect::ToOrigin(connection, framed)),
                 (None, None, _) => {}
             }

@@ -162,6 +162,8 @@ impl<W: World> Proxy<W> {
             total: Total::default(),
         };
         self.sessions.insert(id, session);
+        self.touch_session(id);
+        self.touch_stream(upstream);
         self.counts.sessions += 1;
         if let Some(own) = self.clients.get_mut(&client) {
             own.had_session = true;
@@ -211,6 +213,7 @@ impl<W: World> Proxy<W> {
     pub(super) fn end_session(&mut self, id: SessionId, why: Ending) {
         let ended = self.ended(id, why);
         let Some(session) = self.sessions.remove(&id) else { return };
+        self.touch_session(id);
         ended.into_iter().for_each(|own| self.effect(Effect::Log(Box::new(own))));
         self.names.remove(&session.name);
         for viewer in session.viewers.values() {

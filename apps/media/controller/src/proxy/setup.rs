@@ -117,6 +117,7 @@ impl<W: World> Proxy<W> {
             own.keep_account(before.account, |place| self.world.progress(place));
             self.sources.remove(&before.rewrite.ssrc);
         }
+        self.records.sessions.insert(session);
         if let (Delivery::Interleaved { .. }, Some(client)) = (delivery, self.clients.get_mut(&id))
             && !client.carries.contains(&session)
         {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use wire::picture::Reader;
 use wire::rtcp::SenderReport;
 use wire::sdp::Description;
 
@@ -34,6 +35,8 @@ pub(super) struct Track {
     pub(super) kind: String,
     /// The rate of its clock, in hertz; 0 where it is not known.
     pub(super) rate: u32,
+    /// What its packets tell of pictures, where they tell something.
+    pub(super) reader: Option<Reader>,
     /// The channels that it comes on, where it comes on the connection.
     pub(super) channels: Option<(u8, u8)>,
     /// The first of its own ports; 0: none yet.
@@ -84,6 +87,7 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             control: description.media_control(track, base),
             kind: description.media_kind(track).to_owned(),
             rate: description.clock_rate(track).unwrap_or(0),
+            reader: description.coding(track).map(Reader::new),
             channels: None,
             port: 0,
             number: 0,

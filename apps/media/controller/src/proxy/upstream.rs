@@ -36,6 +36,8 @@ pub(super) struct Upstream {
     pub(super) connection: OriginId,
     /// Own address and the origin's, once connected.
     pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
+    /// Whether the connection is there.
+    pub(super) connected: bool,
     pub(super) cseq: u32,
     /// What is asked: its number, when it was sent, and how often a password was tried.
     pub(super) asked: Option<(u32, Duration, Job, u32)>,
@@ -78,6 +80,8 @@ pub(super) struct Upstream {
     /// When it was used or asked last.
     pub(super) used: Duration,
     pub(super) since: Duration,
+    /// When it was taken up from a process before, if it was.
+    pub(super) taken_up: Option<Duration>,
 }
 
 impl Upstream {
@@ -97,6 +101,7 @@ impl Upstream {
             forced_live: target.live,
             connection,
             addresses: None,
+            connected: false,
             cseq: 0,
             asked: None,
             queue: VecDeque::from([Job::Options, Job::Describe]),
@@ -121,6 +126,7 @@ impl Upstream {
             recovery: None,
             used: now,
             since: now,
+            taken_up: None,
         }
     }
 
@@ -149,9 +155,16 @@ impl<W: World> Proxy<W> {
 
     /// Connects to the host of a presentation's URL.
     pub(super) fn connect(&mut self, id: UpstreamId, connection: OriginId) {
+        if let Some(own) = self.upstreams.get_mut(&id) {
+            own.addresses = None;
+        }
+        self.connect_again(id, connection);
+    }
+
+    /// The same where its own ports stay.
+    pub(super) fn connect_again(&mut self, id: UpstreamId, connection: OriginId) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        own.connection = connection;
-        own.addresses = None;
+        (own.connection, own.connected) = (connection, false);
         own.used = self.now;
         // The URL was read before it came here.
         let Some((host, port)) = Url::parse(&own.url).map(|url| (url.host.to_owned(), url.port())) else { return };
@@ -170,7 +183,7 @@ impl<W: World> Proxy<W> {
     /// Sends the next request, unless one is on its way.
     pub(super) fn ask_next(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        if own.asked.is_some() || own.addresses.is_none() {
+        if own.asked.is_some() || !own.connected {
             return;
         }
         match own.queue.pop_front() {
@@ -242,6 +255,7 @@ impl<W: World> Proxy<W> {
     pub(super) fn end_upstream(&mut self, id: UpstreamId) {
         self.forget_joinable(id);
         let Some(mut own) = self.upstreams.remove(&id) else { return };
+        self.touch_stream(id);
         self.leave_origin(&mut own);
         for track in &mut own.tracks {
             self.dismiss(track.number, &mut track.audience);
@@ -296,7 +310,7 @@ impl<W: World> Proxy<W> {
         if own.recovery.as_ref().is_some_and(|own| own.waits()) {
             return self.recovery_tick(id);
         }
-        if own.addresses.is_none() && since(own.used) > timeouts.connect {
+        if !own.connected && since(own.used) > timeouts.connect {
             return self.unreachable(id, 504, "no connection in time");
         }
         if own.asked.as_ref().is_some_and(|(_, sent, ..)| since(*sent) > timeouts.answer) {

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use wire::picture::{Coding, Contents};
+
 use super::accounts::Ended;
 use super::{ClientId, OriginId};
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
@@ -13,6 +15,8 @@ pub trait World {
     /// Takes a pair of own ports for a stream from an origin, on an own address: the first of them, which is even.
     /// `None`: there is none left.
     fn bind_pair(&mut self, address: IpAddr) -> Option<u16>;
+    /// Takes a pair of own ports again that a process before had; whether it is there.
+    fn bind_pair_again(&mut self, address: IpAddr, port: u16) -> bool;
     /// Takes the ports that all receivers get their streams from, on an own address; whether they are there.
     fn bind_media(&mut self, address: IpAddr) -> bool;
     /// Takes a port where a stream comes to whose sender is not told own ports: a group's, which is joined, or an own
@@ -74,13 +78,35 @@ pub enum From {
     Media(IpAddr),
 }
 
+/// What a packet of a stream is for its viewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The channel of its track.
+    pub channel: u8,
+    /// The number of its picture; wraps around.
+    pub picture: u32,
+    /// Whether it can be left out, as one of a picture that no other refers to.
+    pub discardable: bool,
+    /// Whether it has parts of that picture alone.
+    pub is_alone: bool,
+}
+
+impl Piece {
+    /// A packet with these contents.
+    pub(super) fn new(channel: u8, contents: Contents, coding: Coding) -> Piece {
+        let Contents { picture, discardable, .. } = contents;
+        Piece { channel, picture, discardable, is_alone: coding.is_one_picture() }
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Sends a client a message.
     ToClient(ClientId, Vec<u8>),
-    /// Sends a client a packet of a stream, framed; it may be left out where too much waits for the client.
-    MediaToClient(ClientId, Vec<u8>),
+    /// Sends a client a packet of a stream, framed; it may be left out where too much waits for the client, and what it
+    /// is, where that is known, says which one is.
+    MediaToClient(ClientId, Vec<u8>, Option<Piece>),
     /// Closes the connection of a client, when it has what was sent.
     CloseClient(ClientId),
     /// Connects to an origin.

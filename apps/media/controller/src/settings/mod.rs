@@ -44,6 +44,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Where sessions are logged.
     pub log: Option<LogSettings>,
+    /// Whether sessions go on in the next process where this one is told to end.
+    pub outlast: bool,
 }
 
 /// An origin, or several, that clients may ask for.
@@ -139,6 +141,8 @@ pub struct Limits {
     pub receivers: usize,
     /// Bytes that wait for a client that reads slowly; packets of streams that find no room are dropped.
     pub backlog: usize,
+    /// Bytes of a live track that are kept for viewers that come late; 0: none.
+    pub late_join: usize,
     /// Wrong passwords and tokens of one address in a minute.
     pub guesses: u32,
     /// Bits per second of all streams to clients together; none: any.
@@ -182,6 +186,7 @@ impl Default for Settings {
                 per_client: 64,
                 receivers: 4096,
                 backlog: 256 << 10,
+                late_join: 0,
                 guesses: 10,
                 bandwidth: None,
                 client_bandwidth: None,
@@ -195,6 +200,7 @@ impl Default for Settings {
                 retry: Duration::from_secs(30),
             },
             log: None,
+            outlast: false,
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "limits",
         "timeouts",
         "log",
+        "at_end",
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
@@ -83,6 +84,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
             "per_client",
             "receivers",
             "backlog",
+            "late_join",
             "guesses",
             "bandwidth",
             "client_bandwidth",
@@ -94,6 +96,8 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         limits.per_client = number("per_client", 100_000, limits.per_client);
         limits.receivers = number("receivers", MOST_RECEIVERS as u64, limits.receivers);
         limits.backlog = number("backlog", 1 << 30, limits.backlog);
+        limits.late_join = reader.number(table, &path, "late_join", 0, 1 << 30, limits.late_join as u64) as usize;
+        let mut number = |key, most, default: usize| reader.number(table, &path, key, 1, most, default as u64) as usize;
         limits.guesses = number("guesses", 1000, limits.guesses as usize) as u32;
         limits.bandwidth = reader.rate(table, &path, "bandwidth");
         limits.client_bandwidth = reader.rate(table, &path, "client_bandwidth");
@@ -110,6 +114,15 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
     settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
+    if let Some(value) = table.get("at_end") {
+        let keeps = |text: &str| match text {
+            "end" => Some(false),
+            "keep" => Some(true),
+            _ => None,
+        };
+        let accepted = "\"end\", or \"keep\": sessions go on when Millrace is there again";
+        settings.outlast = reader.parsed(value, &path.key("at_end"), accepted, keeps).unwrap_or_default();
+    }
     settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
 }

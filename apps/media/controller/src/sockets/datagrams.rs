@@ -71,14 +71,17 @@ impl Datagrams {
             let port = self.next;
             let following = port.checked_add(3).filter(|last| range.contains(last));
             self.next = following.map_or(first, |last| last - 1);
-            let taken = self.bound.contains_key(&To::PairMedia(address, port));
-            if !taken
-                && self.bind_both(address, port, [To::PairMedia, To::PairReports].map(|to| to(address, port)), shared)
-            {
+            if self.bind_pair_again(address, port, shared) {
                 return Some(port);
             }
         }
         None
+    }
+
+    /// Binds a certain pair; whether it is.
+    pub fn bind_pair_again(&mut self, address: IpAddr, port: u16, shared: &Shared) -> bool {
+        let both = [To::PairMedia, To::PairReports].map(|to| to(address, port));
+        !self.bound.contains_key(&both[0]) && self.bind_both(address, port, both, shared)
     }
 
     /// Binds the ports towards receivers; whether they are.

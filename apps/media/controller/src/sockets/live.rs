@@ -58,6 +58,11 @@ impl World for Live {
         self.datagrams.bind_pair(address, &self.settings.ports, &shared)
     }
 
+    fn bind_pair_again(&mut self, address: IpAddr, port: u16) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        self.datagrams.bind_pair_again(address, port, &shared)
+    }
+
     fn bind_media(&mut self, address: IpAddr) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         self.datagrams.bind_media(address, self.settings.media_port, &shared)

@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `outbox` | what waits to be written on a connection |
+//! | `thinning` | what is left out where too much waits |
 //! | `connection` | reads a connection, writes what waits |
 //! | `inbound` | what clients send: RTSP, or a half of a tunnel |
 //! | `listener` | accepts clients |
@@ -20,3 +21,4 @@ mod live;
 mod origin;
 mod outbox;
 pub mod shared;
+mod thinning;

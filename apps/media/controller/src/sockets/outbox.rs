@@ -5,6 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::thinning::{Fate, Thinning};
+use crate::proxy::world::Piece;
+
 /// Bytes of messages beyond what streams may use.
 const MESSAGES: usize = 256 << 10;
 
@@ -18,6 +21,7 @@ pub struct Outbox {
 #[derive(Debug, Default)]
 struct Queue {
     bytes: Vec<u8>,
+    thinning: Thinning,
     /// Nothing more comes: what is there is written, then the connection ends.
     closing: bool,
     /// The peer is given up.
@@ -49,18 +53,22 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Adds a packet of a stream, if there is room; whether it was.
-    pub fn media(&self, bytes: &[u8], backlog: usize) -> bool {
+    /// Adds a packet of a stream, unless too much waits; whether it did.
+    pub fn media(&self, bytes: &[u8], piece: Option<Piece>, backlog: usize) -> Fate {
         let mut queue = self.lock();
-        let fits = queue.bytes.len() + bytes.len() <= backlog && !queue.closing;
-        if fits {
+        if queue.closing {
+            return Fate::Lost;
+        }
+        let waiting = queue.bytes.len();
+        let fate = queue.thinning.fate(piece, bytes.len(), waiting, backlog);
+        if fate == Fate::Sent {
             // The writer is woken by the first; it takes all.
             if queue.bytes.is_empty() {
                 self.changed.notify_one();
             }
             queue.bytes.extend_from_slice(bytes);
         }
-        fits
+        fate
     }
 
     /// Nothing more is added.
@@ -96,10 +104,11 @@ mod tests {
     #[test]
     fn packets_are_left_out_whole_and_messages_are_not() {
         let outbox = Outbox::default();
-        assert!(outbox.media(&[1; 60], 100) && !outbox.media(&[2; 60], 100) && outbox.media(&[3; 40], 100));
+        let fates = [(1, 60), (2, 60), (3, 40)].map(|(byte, count)| outbox.media(&vec![byte; count], None, 100));
+        assert_eq!(fates, [Fate::Sent, Fate::Lost, Fate::Sent]);
         outbox.message(&[4; 10], 100);
         outbox.close();
-        assert!(!outbox.media(&[5], 100));
+        assert_eq!(outbox.media(&[5], None, 100), Fate::Lost);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let bytes = [&[1; 60][..], &[3; 40], &[4; 10]].concat();
         assert_eq!(runtime.block_on(outbox.next()), Next::Bytes(bytes));

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use control::access_log::AccessLog;
-use control::application::Answer;
+use control::application::{Answer, Kept};
 use dataplane::controller::{Group, NamedTables, Table};
 use serde_json::Value as Json;
 use wire::rtp;
@@ -16,10 +16,11 @@ use super::datagrams::To;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
+use super::thinning::Fate;
 use crate::admin::queries;
 use crate::log::access_log::Line;
-use crate::proxy::world::{Effect, From};
-use crate::proxy::{ClientId, MOST_TRACKS, OriginId, Proxy};
+use crate::proxy::world::{Effect, From, World as _};
+use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
@@ -57,7 +58,8 @@ impl fmt::Debug for WeakShared {
 
 struct State {
     proxy: Proxy<Live>,
-    start: Instant,
+    /// Records of sessions.
+    kept: Kept,
     clients: HashMap<ClientId, Arc<Outbox>>,
     origins: HashMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
@@ -65,13 +67,13 @@ struct State {
 }
 
 impl Shared {
-    /// A proxy without connections.
-    pub fn new(settings: Arc<Settings>) -> Result<Shared, String> {
+    /// A proxy without connections, with what was kept by another one.
+    pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Shared, String> {
         let log = settings.log.as_ref().and_then(AccessLog::open);
         let proxy = Proxy::new(Live::new(settings.clone())?, settings);
         let shared = Shared(Arc::new(Mutex::new(State {
             proxy,
-            start: Instant::now(),
+            kept,
             clients: HashMap::new(),
             origins: HashMap::new(),
             flows: None,
@@ -85,24 +87,24 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another program runs from now on. Its tables hold what those of the one before held; where they are the first of
-    /// this process, what an earlier one left is removed, as nobody knows its sessions any more.
+    /// Another program runs from now on. Its tables hold what those of the one before held; where they are the first,
+    /// sessions of an earlier process go on.
     pub fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
         let text = |error: dataplane::controller::NameError| error.to_string();
         let mut state = self.lock();
-        let mut flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
-        let mut receivers: Group<Receiver> = tables.group("streams.receivers").map_err(text)?;
-        if state.flows.is_none() {
-            flows.replace(&[]).map_err(|error| format!("table streams.flows: {error}"))?;
-            let left = if receivers.is_empty() { 0 } else { MOST_TRACKS };
-            for group in 0..left {
-                receivers.members(group).iter().for_each(|(member, _)| _ = receivers.leave(group, *member));
-            }
-        }
+        let flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
+        let receivers: Group<Receiver> = tables.group("streams.receivers").map_err(text)?;
+        let left = state.flows.is_none().then(|| {
+            let groups = if receivers.is_empty() { 0 } else { MOST_TRACKS };
+            let of = |group| receivers.members(group).into_iter().map(move |(member, own)| (group, member, own));
+            Left { records: state.kept.all(), flows: flows.entries(), members: (0..groups).flat_map(of).collect() }
+        });
         state.proxy.world.receivers = Some(receivers);
         state.flows = Some(flows);
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
         state.proxy.world.progress = Some(progress);
+        drop(state);
+        left.into_iter().for_each(|left| self.event(|proxy| proxy.take_up(left)));
         Ok(())
     }
 
@@ -123,21 +125,26 @@ impl Shared {
     /// Gives the proxy an event, and carries out what it has done.
     pub fn event<T>(&self, event: impl FnOnce(&mut Proxy<Live>) -> T) -> T {
         let mut state = self.lock();
-        let now = state.start.elapsed();
+        let now = Duration::from_nanos(state.proxy.world.clock());
         state.proxy.set_now(now);
         let result = event(&mut state.proxy);
         while let Some(effect) = state.proxy.next_effect() {
             state.carry_out(effect, self);
         }
+        let records = state.proxy.take_records();
+        if !records.is_empty() {
+            state.kept.change(records);
+        }
         result
     }
 
-    /// Packets of streams for the controller to deliver: each with its track, as an Ethernet frame.
-    pub fn deliver<'p>(&self, packets: impl Iterator<Item = (u32, &'p [u8])>) {
+    /// Packets of streams for the controller to deliver: each with its track and the number in its flow entry, as an
+    /// Ethernet frame.
+    pub fn deliver<'p>(&self, packets: impl Iterator<Item = (u32, u32, &'p [u8])>) {
         self.event(|proxy| {
-            for (track, frame) in packets {
+            for (track, generation, frame) in packets {
                 if let Some(packet) = payload(frame) {
-                    proxy.deliver(track, packet);
+                    proxy.deliver(track, generation, packet);
                 }
             }
         });
@@ -145,7 +152,13 @@ impl Shared {
 
     /// What is due.
     pub fn tick(&self) {
-        self.event(Proxy::tick);
+        let alive = self.event(|proxy| {
+            proxy.tick();
+            proxy.take_alive()
+        });
+        if alive.is_some() {
+            self.lock().kept.change(alive);
+        }
     }
 
     /// Whether the proxy may connect to an address.
@@ -179,8 +192,12 @@ impl Shared {
 
     /// Answers a query.
     pub fn query(&self, name: &str, with: &Json) -> Answer {
-        let counts = self.lock().log.as_ref().map(AccessLog::counts);
+        let (counts, unwritten) = {
+            let state = self.lock();
+            (state.log.as_ref().map(AccessLog::counts), state.kept.failed())
+        };
         self.event(|proxy| {
+            proxy.counts.unwritten = unwritten;
             if let Some((lost, written)) = counts {
                 (proxy.counts.log_lost, proxy.counts.log_written) = (lost, written);
             }
@@ -191,6 +208,12 @@ impl Shared {
     /// Ends all sessions; origins are told.
     pub fn end(&self) {
         self.event(Proxy::end);
+    }
+
+    /// Whether sessions are to go on in another process.
+    pub fn outlasts(&self) -> bool {
+        let state = self.lock();
+        state.proxy.settings().outlast && state.kept.is_on_disk()
     }
 
     /// Connections to origins that are there.
@@ -221,9 +244,11 @@ impl State {
             Effect::ToClient(id, bytes) => {
                 self.clients.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));
             }
-            Effect::MediaToClient(id, bytes) => {
-                if self.clients.get(&id).is_some_and(|outbox| !outbox.media(&bytes, backlog)) {
-                    self.proxy.counts.slow += 1;
+            Effect::MediaToClient(id, bytes, piece) => {
+                match self.clients.get(&id).map(|outbox| outbox.media(&bytes, piece, backlog)) {
+                    Some(Fate::Lost) => self.proxy.counts.slow += 1,
+                    Some(Fate::Thinned) => self.proxy.counts.thinned += 1,
+                    Some(Fate::Sent) | None => {}
                 }
             }
             Effect::CloseClient(id) => self.clients.get(&id).into_iter().for_each(|outbox| outbox.close()),

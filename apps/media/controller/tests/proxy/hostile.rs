@@ -39,6 +39,8 @@ enum Step {
     Text(bool, Vec<u8>),
     /// A packet is tapped.
     Tapped(u32, Vec<u8>),
+    /// The process dies, and another one takes over after so many seconds.
+    Die(u64),
     /// Time goes on.
     Wait(u64),
 }
@@ -104,6 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), prop_oneof![bytes(), "[A-Za-z0-9+/=]{0,40}".prop_map(String::into_bytes)])
             .prop_map(|(other, text)| Step::Text(other, text)),
         1 => (0u32..3, bytes()).prop_map(|(track, bytes)| Step::Tapped(track, bytes)),
+        1 => prop_oneof![4 => 0u64..20, 1 => 60u64..100].prop_map(Step::Die),
         2 => (1u64..40).prop_map(Step::Wait),
     ]
 }
@@ -116,11 +119,14 @@ proptest! {
                        silent in prop::option::of(0..METHODS.len()), steps in prop::collection::vec(step(), 0..40)) {
         let silent = silent.map(|method| METHODS[method].to_owned()).into_iter().collect();
         let password = guarded.then(|| ("viewer".to_owned(), "secret".to_owned()));
-        let options = Options { live, tcp_only, tracks, silent, password, timeout: 20, ..Options::default() };
+        let coding = Some(("H264", 96));
+        let options =
+            Options { live, tcp_only, tracks, silent, password, timeout: 20, coding, ..Options::default() };
         let mut model =
             if pooled { pooled_model(options) } else { Model::with(options, |settings| {
                 crate::publish::stage(settings);
                 settings.streams.push(crate::source::hall("udp://239.1.2.3:5004", None));
+                settings.limits.late_join = if live { 400 } else { 0 };
             }) };
         model.announced = SDP.to_vec();
         let mut clients = [model.client(CLIENT), model.client(OTHER)];
@@ -201,7 +207,18 @@ proptest! {
                     }
                 }
                 Step::Text(other, text) => _ = model.proxy.tunnel_bytes(posts[usize::from(other)], &text),
-                Step::Tapped(track, bytes) => model.proxy.deliver(track, &bytes),
+                Step::Tapped(track, bytes) => {
+                    // Some of it begins as a packet of pictures does.
+                    let unit = bytes.first().copied().unwrap_or_default();
+                    let head = [0x80, 96, 0, unit, 0, 0, 0, unit / 4, 1, 2, 3, 4];
+                    model.proxy.deliver(track, u32::from(unit) % 3, &[&head[..], &bytes].concat());
+                    model.proxy.deliver(track, 0, &bytes);
+                },
+                Step::Die(seconds) => {
+                    model.die(Duration::from_secs(seconds), |_, _| {});
+                    clients = [model.client(CLIENT), model.client(OTHER)];
+                    posts = clients;
+                }
                 Step::Wait(half_seconds) => model.wait(Duration::from_millis(500 * half_seconds)),
             }
             model.run();

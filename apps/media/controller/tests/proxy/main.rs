@@ -5,6 +5,7 @@ mod accounts;
 mod forward;
 mod groups;
 mod hostile;
+mod late;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
@@ -15,6 +16,7 @@ mod refusals;
 mod sharing;
 mod sides;
 mod source;
+mod take_up;
 mod tunnel;
 
 use std::time::Duration;
@@ -135,7 +137,7 @@ fn packets_on_the_connection_are_the_clients_own() {
     let (_, flow) = model.flow_from(6970);
     let mut packet = vec![0x80, 33, 0, 100, 0, 0, 0x13, 0x88, 1, 2, 3, 4];
     packet.extend(b"payload");
-    model.proxy.deliver(flow.track, &packet);
+    model.proxy.deliver(flow.track, 0, &packet);
     model.run();
     let data = model.data(client);
     assert_eq!(data.len(), 1);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use media::proxy::accounts::Ended;
 use media::proxy::world::{Effect, From, Listening, World};
-use media::proxy::{ClientId, OriginId, Proxy};
+use media::proxy::{ClientId, Left, OriginId, Proxy};
 use media::settings::{Allowed, Credentials, Named, Settings};
 use media::tables::{Flow, FlowKey, Leads, Progress, Receiver};
 use wire::rtsp::framing::{Framer, Item};
@@ -27,6 +27,8 @@ pub struct Surroundings {
     pub listening: Vec<Listening>,
     /// and ports where none may.
     pub no_port: BTreeSet<u16>,
+    /// Those that another program has.
+    pub refused_pairs: BTreeSet<u16>,
     pub progress: BTreeMap<u32, Progress>,
     /// Members of groups, by group and number.
     pub members: BTreeMap<(u32, u32), Receiver>,
@@ -47,6 +49,10 @@ impl World for Surroundings {
         let free =
             (20000..).step_by(2).find(|port| !self.pairs.contains(port)).filter(|_| self.pairs.len() < self.most_pairs);
         free.inspect(|port| _ = self.pairs.insert(*port))
+    }
+
+    fn bind_pair_again(&mut self, _: IpAddr, port: u16) -> bool {
+        !self.refused_pairs.contains(&port) && self.pairs.insert(port)
     }
 
     fn bind_media(&mut self, _: IpAddr) -> bool {
@@ -125,6 +131,11 @@ pub struct Model {
     pub logged: Vec<Ended>,
     /// Who would have got a packet of any stream over UDP, at each change of entries and members.
     pub audiences: Vec<BTreeSet<SocketAddr>>,
+    /// What was added to the numbers of the first viewer when the process died for the first time.
+    pub first_offset: Option<u16>,
+    /// What outlasts the process.
+    pub records: BTreeMap<String, Vec<u8>>,
+    settings: Arc<Settings>,
     cseq: u32,
 }
 
@@ -147,9 +158,10 @@ impl Model {
         };
         change(&mut settings);
         let surroundings = Surroundings { most_pairs: 1000, ..Surroundings::default() };
+        let settings = Arc::new(settings);
         let hosts = ["10.0.2.11", "camera.example"].map(|host| (host.to_owned(), options.clone()));
         Model {
-            proxy: Proxy::new(surroundings, Arc::new(settings)),
+            proxy: Proxy::new(surroundings, settings.clone()),
             now: Duration::ZERO,
             hosts: hosts.into(),
             origins: BTreeMap::new(),
@@ -164,6 +176,9 @@ impl Model {
             announced: Vec::new(),
             logged: Vec::new(),
             audiences: Vec::new(),
+            first_offset: None,
+            records: BTreeMap::new(),
+            settings,
             cseq: 0,
         }
     }
@@ -185,7 +200,7 @@ impl Model {
                     let status = std::str::from_utf8(&bytes[9..12]).unwrap().parse().unwrap();
                     self.http.push((id, status));
                 }
-                Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes) => {
+                Effect::ToClient(id, bytes) | Effect::MediaToClient(id, bytes, _) => {
                     let Some((framer, items)) = self.got.get_mut(&id) else { continue };
                     framer.push(&bytes);
                     while let Some(item) = framer.next_item().expect("what the proxy sends can be read") {
@@ -236,6 +251,37 @@ impl Model {
                 self.audiences.push(self.audience());
             }
         }
+        for (key, value) in self.proxy.take_records().into_iter().chain(self.proxy.take_alive()) {
+            match value {
+                Some(value) => _ = self.records.insert(key, value),
+                None => _ = self.records.remove(&key),
+            }
+        }
+    }
+
+    /// The process dies at once, with its connections and sockets, and another one takes over after a time.
+    pub fn die(&mut self, time: Duration, change: impl FnOnce(&mut Settings, &mut Surroundings)) {
+        let offset = self.proxy.world.members.values().next().map(|own| own.rewrite.sequence);
+        self.first_offset = self.first_offset.or(offset);
+        // Numbers of connections are given anew.
+        self.origins.clear();
+        self.places.clear();
+        self.closed_origins.clear();
+        self.closed_clients.clear();
+        self.got.clear();
+        self.now += time;
+        let mut settings = Settings::clone(&self.settings);
+        let mut world = std::mem::take(&mut self.proxy.world);
+        world.pairs.clear();
+        world.clock = self.now.as_nanos() as u64;
+        change(&mut settings, &mut world);
+        self.settings = Arc::new(settings);
+        let members = world.members.iter().map(|((group, member), own)| (*group, *member, *own)).collect();
+        let flows = self.flows.values().copied().collect();
+        let records = self.records.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        self.proxy = Proxy::new(world, self.settings.clone());
+        self.proxy.take_up(Left { records, flows, members });
+        self.run();
     }
 
     /// A host is gone, with its connections.
@@ -378,5 +424,7 @@ impl Model {
         assert!(self.proxy.world.members.is_empty(), "{:?}", self.proxy.world.members);
         let open: Vec<_> = self.origins.keys().filter(|id| !self.closed_origins.contains(id)).collect();
         assert!(open.is_empty(), "{open:?}");
+        let records: Vec<_> = self.records.keys().filter(|key| *key != "alive").collect();
+        assert!(records.is_empty(), "{records:?}");
     }
 }

@@ -17,7 +17,7 @@ use wire::sdp::Description;
 use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
 
-const STAGE: &str = "rtsp://proxy/stage";
+pub const STAGE: &str = "rtsp://proxy/stage";
 const PUBLISHER: &str = "10.0.1.50:40000";
 const SDP: &str = "v=0\r\no=- 0 0 IN IP4 10.0.1.50\r\ns=Stage\r\nc=IN IP4 10.0.1.1\r\nt=0 0\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:streamid=0\r\n\
@@ -36,6 +36,14 @@ pub fn stage(settings: &mut Settings) {
 
 fn model() -> Model {
     Model::with(Options::default(), stage)
+}
+
+/// A stream that is published over UDP from now on.
+pub fn published() -> Model {
+    let mut model = model();
+    let (publisher, session, _) = publish(&mut model, UDP);
+    model.good(publisher, "RECORD", STAGE, &[("Session", &session)]);
+    model
 }
 
 fn announce(model: &mut Model, client: ClientId, headers: &[(&str, &str)], body: &str) -> Response {

@@ -41,7 +41,7 @@ fn goes_on_from(model: &mut Model, host: &str, before: Rewrite, seconds: u32) {
     let (key, flow) = model.flow_from(6970);
     assert_eq!((key.src.ip().to_string(), flow.leads, flow.tapped), (host.to_owned(), Leads::Nobody, true));
     model.datagrams.clear();
-    model.proxy.deliver(flow.track, &FIRST);
+    model.proxy.deliver(flow.track, 0, &FIRST);
     model.run();
     let (_, after, _) = receiver(model);
     let rtp: Vec<_> = model.datagrams.iter().filter(|(_, to, _)| to.port() == 5000).collect();
@@ -71,7 +71,7 @@ fn a_stream_goes_on_from_another_server_of_its_pool() {
     model.wait(Duration::from_secs(1));
     model.kill(A);
     // Packets of the first are nobody's now, and a report of the second would have times from before.
-    model.proxy.deliver(track, &FIRST);
+    model.proxy.deliver(track, 0, &FIRST);
     let report = wire::rtcp::SenderReport { ssrc: 9, ntp: 1, rtp: 5000, packets: 1, octets: 1 }.to_bytes("c", false);
     let key = model.flow_from(6970).0;
     model.proxy.report_from_origin(key.dst.ip(), key.dst.port(), "10.0.2.12:6971".parse().unwrap(), &report);
@@ -308,9 +308,9 @@ fn all_viewers_of_a_stream_go_on_together() {
     assert_eq!((pending.leads, pending.tapped), (Leads::Nobody, true));
     // Two packets come before the program knows where to: each viewer gets both, once.
     model.datagrams.clear();
-    model.proxy.deliver(pending.track, &FIRST);
+    model.proxy.deliver(pending.track, 0, &FIRST);
     let second: Vec<u8> = [&[0x80, 33, 0, 101], &FIRST[4..]].concat();
-    model.proxy.deliver(pending.track, &second);
+    model.proxy.deliver(pending.track, 0, &second);
     model.run();
     let data = model.data(carried);
     assert_eq!(data.iter().filter(|(channel, _)| *channel == 0).count(), 2);
@@ -329,7 +329,7 @@ fn all_viewers_of_a_stream_go_on_together() {
     // From then on the group gets them from the program, and the controller serves the connection alone.
     model.wait(Duration::from_millis(500));
     model.datagrams.clear();
-    model.proxy.deliver(flow.track, &second);
+    model.proxy.deliver(flow.track, 0, &second);
     model.run();
     assert!(!model.datagrams.iter().any(|(_, to, _)| [5000, 6000].contains(&to.port())));
     assert_eq!(model.data(carried).len(), 1);

@@ -154,7 +154,7 @@ fn one_sender_is_listened_to_and_another_takes_its_place() {
     assert_eq!((key.src.ip().to_string(), flow.leads, flow.tapped), ("10.0.2.12".into(), Leads::Nobody, true));
     assert_ne!(flow.track, track);
     model.datagrams.clear();
-    model.proxy.deliver(flow.track, &rtp(53, 10_000, 8));
+    model.proxy.deliver(flow.track, 0, &rtp(53, 10_000, 8));
     model.run();
     let got = model.datagrams.iter().find(|(_, to, _)| to.port() == 5000).unwrap();
     let got = rtp::Header::read(&got.2).unwrap();
@@ -198,7 +198,7 @@ fn silence_is_noticed_and_ends_viewers_after_a_while() {
     // It comes again.
     comes(&mut model, A, &rtp(10, 900, 7));
     let (_, flow) = model.flow_from(7000);
-    model.proxy.deliver(flow.track, &rtp(11, 900, 7));
+    model.proxy.deliver(flow.track, 0, &rtp(11, 900, 7));
     let heard = model.now.as_nanos() as u64;
     model.proxy.world.progress.insert(flow.track, Progress { seen: 1, heard, ..Progress::default() });
     model.wait(Duration::from_secs(9));

@@ -66,7 +66,7 @@ fn requests_come_by_post_and_all_else_goes_by_get() {
         let session = answer.headers.get("session").unwrap().split(';').next().unwrap().to_owned();
         good(&mut model, own, size, &request("PLAY", URL, &[("Session", &session)]));
         let (_, flow) = model.flow_from(6970);
-        model.proxy.deliver(flow.track, &[0x80, 33, 0, 100, 0, 0, 0, 0, 1, 2, 3, 4, 42]);
+        model.proxy.deliver(flow.track, 0, &[0x80, 33, 0, 100, 0, 0, 0, 0, 1, 2, 3, 4, 42]);
         model.run();
         let data = model.data(own.0);
         assert_eq!((data.len(), data[0].0, data[0].1[12]), (1, 0, 42));

@@ -45,6 +45,8 @@ pub struct Options {
     pub jump: u16,
     /// The methods that it says it has.
     pub public: String,
+    /// The name of the first track's encoding, and the payload type.
+    pub coding: Option<(&'static str, u8)>,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             first: 100,
             jump: 0,
             public: "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, PAUSE, GET_PARAMETER".into(),
+            coding: None,
         }
     }
 }
@@ -88,6 +91,8 @@ pub struct Origin {
     pub plays: u16,
     /// The port that the first track is sent from.
     pub first_port: u16,
+    /// Whether it refuses what is asked about sessions, as long as none was set up here.
+    pub knows_no_session: bool,
 }
 
 impl Origin {
@@ -99,6 +104,7 @@ impl Origin {
             channels: Vec::new(),
             plays: 0,
             first_port: Origin::server_port(0),
+            knows_no_session: false,
         }
     }
 
@@ -118,6 +124,9 @@ impl Origin {
         self.asked.push(request.clone());
         if self.options.silent.contains(&request.method) {
             return None;
+        }
+        if self.knows_no_session && self.ports.is_empty() && request.headers.get("session").is_some() {
+            return Some(Response::new(454, request.cseq()));
         }
         let mut response = Response::new(200, request.cseq().filter(|_| self.options.says_cseq));
         if let Some((user, password)) = &self.options.password
@@ -205,7 +214,11 @@ impl Origin {
         let mut text =
             format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
         for track in 0..self.options.tracks {
-            let kind = if track == 0 { "video 0 RTP/AVP 33" } else { "audio 0 RTP/AVP 0" };
+            let kind = match self.options.coding {
+                Some((name, kind)) if track == 0 => format!("video 0 RTP/AVP {kind}\r\na=rtpmap:{kind} {name}/90000"),
+                _ if track == 0 => "video 0 RTP/AVP 33".into(),
+                _ => "audio 0 RTP/AVP 0".into(),
+            };
             text += &format!("m={kind}\r\n");
             self.options.bandwidth.iter().for_each(|own| text += &format!("b=AS:{own}\r\n"));
             text += &format!("a=control:{}{track}\r\n", self.options.control);

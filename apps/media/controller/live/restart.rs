@@ -1,0 +1,151 @@
+//! Sessions outlast the process: it is killed in mid-stream, or ended and started again.
+
+use std::time::Duration;
+
+use crate::network::Media;
+use crate::origin::Options;
+use crate::server::{SSRC, Server};
+use crate::viewer::{Viewer, compare};
+use crate::{ORIGINS, PROXIES, viewer};
+
+fn sessions(media: &Media) -> usize {
+    media.json(&["media", "sessions"]).as_array().unwrap().len()
+}
+
+/// The numbers that go on, and the origin's offset, are compared by `compare`: the same for all packets.
+fn killed(driver: &str, kills: usize) {
+    let mut media = Media::start(driver, &[]);
+    let live = Options { live: true, tracks: 1, timeout: 8, ..Options::default() };
+    let server = Server::outlasting(&media.servers, &ORIGINS, &live);
+    let path = format!("{}/live", ORIGINS[0]);
+    let mut own = viewer(&media, PROXIES[0], &path, 1);
+    own.play();
+    let mut received = own.receive(0, 50);
+    for kill in 0..kills {
+        media.kill();
+        if driver == "xdp" {
+            // Nothing is there but the program in the kernel.
+            let meanwhile = own.receive(0, 100);
+            received.extend(meanwhile);
+        }
+        media.start_again();
+        received.extend(own.receive(0, 100));
+        assert_eq!(media.metric("media_sessions_taken_up_total"), 1, "kill {kill}");
+    }
+    let sent = || server.log.lock().unwrap().sent[&0].clone();
+    let missing = compare(&received, &sent());
+    assert!(driver != "xdp" || missing == 0, "{missing} of {} packets are missing", received.len());
+    assert_eq!((server.count("SETUP"), server.count("PLAY")), (1, 1), "the origin was asked nothing anew");
+    if driver == "xdp" {
+        assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
+    }
+    // The origin is told that the proxy is there, on a new connection, more than once in its timeout.
+    let before = server.count("GET_PARAMETER") + server.count("OPTIONS");
+    media.wait("the session at the origin is not kept", |_| {
+        server.count("GET_PARAMETER") + server.count("OPTIONS") >= before + 2
+    });
+    media.wait("no report to the origin", |_| {
+        let log = server.log.lock().unwrap();
+        let mut said = log.reports.iter().filter_map(|(_, bytes)| wire::rtcp::parse(bytes));
+        said.any(|own| own.reports.iter().any(|report| report.ssrc == SSRC))
+    });
+    // Its reports come to the viewer with the source that this one knows.
+    let report = wire::rtcp::parse(&own.report(0)).unwrap().senders[0];
+    assert_eq!(report.ssrc, own.ssrc(0));
+    // The viewer comes back on a new connection: it pauses, plays on, and leaves.
+    own.connect_again(&media.viewers);
+    own.good("PAUSE", &own.url.clone(), &[]);
+    own.come(0);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(own.come(0).is_empty());
+    own.play();
+    let again = own.receive(0, 50);
+    assert!(compare(&[&received[..], &again].concat(), &sent()) > 0, "it has left some out");
+    assert_eq!(compare(&again, &sent()), 0);
+    let (first, time) = own.begin(0).unwrap();
+    assert!(again[0].0.wrapping_sub(first) < 100 && again[0].1.wrapping_sub(time) < 90_000);
+    // Another one joins the same stream.
+    let mut other = viewer(&media, PROXIES[1], &path, 1);
+    other.play();
+    assert_eq!(compare(&other.receive(0, 50), &sent()), 0);
+    assert_eq!(compare(&own.receive(0, 50), &sent()), 0);
+    // Both are taken up from a worker's group.
+    media.kill();
+    media.start_again();
+    assert_eq!(media.metric("media_sessions_taken_up_total"), 2);
+    for own in [&mut own, &mut other] {
+        own.come(0);
+        assert_eq!(compare(&own.receive(0, 50), &sent()), 0);
+        own.connect_again(&media.viewers);
+        own.good("TEARDOWN", &own.url.clone(), &[]);
+    }
+    media.wait("the origin was not told", |_| server.count("TEARDOWN") == 1);
+    media.wait("something is left", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
+    assert_eq!((server.count("SETUP"), server.count("PLAY")), (1, 1));
+    media.stop();
+}
+
+#[test]
+fn killed_in_the_kernel() {
+    killed("xdp", 3);
+}
+
+#[test]
+fn killed_on_workers() {
+    killed("afpacket", 1);
+}
+
+#[test]
+fn what_ends_with_connections() {
+    let mut media = Media::start("xdp", &[("session = \"60s\"", "session = \"6s\"")]);
+    let live = Options { live: true, tracks: 1, ..Options::default() };
+    // This origin's streams end with their connections: it is asked anew, and numbers go on.
+    let server = Server::start(&media.servers, &ORIGINS, &live);
+    let path = format!("{}/live", ORIGINS[1]);
+    let mut carried = Viewer::connect(&media.viewers, PROXIES[0].0, &path);
+    carried.set_up_interleaved(0);
+    carried.play();
+    carried.receive(0, 10);
+    let mut own = viewer(&media, PROXIES[0], &path, 1);
+    own.play();
+    let received = own.receive(0, 50);
+    let before = server.log.lock().unwrap().sent[&0].clone();
+    assert_eq!(compare(&received, &before), 0);
+    server.forget_sessions();
+    media.kill();
+    media.start_again();
+    assert!(carried.is_closed());
+    assert_eq!(media.metric("media_sessions_taken_up_total"), 1);
+    assert_eq!(media.metric("media_sessions_not_taken_up_total"), 1);
+    own.come(0);
+    let again = own.receive(0, 50);
+    let sent = server.log.lock().unwrap().sent[&0].clone();
+    assert_eq!(compare(&again, &sent), 0);
+    assert!(again[0].0.wrapping_sub(received.last().unwrap().0) < 1000, "numbers go on");
+    assert_eq!((server.count("PLAY"), sessions(&media)), (2, 1));
+    // Its viewer never comes back.
+    let told = server.count("TEARDOWN");
+    media.wait("it was not noticed", |media| media.metric("media_vanished_total") == 1);
+    media.wait("the origin was not told", |_| server.count("TEARDOWN") == told + 1);
+    media.stop();
+}
+
+#[test]
+fn an_orderly_end_keeps_what_it_is_told_to() {
+    let mut media = Media::start("xdp", &[("# at_end = ", "at_end = ")]);
+    let live = Options { live: true, tracks: 1, ..Options::default() };
+    let server = Server::outlasting(&media.servers, &ORIGINS, &live);
+    let mut own = viewer(&media, PROXIES[1], &format!("{}/live", ORIGINS[0]), 1);
+    own.play();
+    let mut received = own.receive(0, 50);
+    media.interrupt();
+    assert_eq!(server.count("TEARDOWN"), 0);
+    media.start_again();
+    received.extend(own.come(0));
+    received.extend(own.receive(0, 50));
+    compare(&received, &server.log.lock().unwrap().sent[&0]);
+    own.connect_again(&media.viewers);
+    own.good("TEARDOWN", &own.url.clone(), &[]);
+    media.wait("the origin was not told", |_| server.count("TEARDOWN") == 1);
+    media.stop();
+}

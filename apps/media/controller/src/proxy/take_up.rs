@@ -1,0 +1,385 @@
+//! What a process before has left: its sessions go on, and what belongs to nobody any more is removed.
+//!
+//! Packets over UDP go on by the flow entries that there are. Connections have ended with the process: viewers come
+//! back on others, or are ended by their timeout, and origins are asked on others whether they know their sessions.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use wire::rtp::Rewrite;
+use wire::sdp::Description;
+
+use super::records::{ALIVE, SESSION, STREAM, SessionRecord, StreamRecord, TrackRecord};
+use super::request::Job;
+use super::session::{Delivery, Ending, Session, Viewer};
+use super::target::{Presentation, Target};
+use super::track::{Track, TrackState, tracks_of};
+use super::upstream::Upstream;
+use super::world::{Effect, World};
+use super::{MOST_TRACKS, Proxy, SessionId, UpstreamId};
+use crate::pools::ServerId;
+use crate::settings::Credentials;
+use crate::settings::access::Access;
+use crate::tables::{Flow, FlowKey, Receiver};
+
+/// How long a process may be gone beyond the timeout of a session: so seldom it is kept that it is there.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// What a process before has left.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    /// Records, by key.
+    pub records: Vec<(String, Vec<u8>)>,
+    /// Flow entries of the program.
+    pub flows: Vec<(FlowKey, Flow)>,
+    /// Members of its groups: group, number, receiver.
+    pub members: Vec<(u32, u32, Receiver)>,
+}
+
+/// Records, as far as they can be read.
+#[derive(Default)]
+struct Known {
+    sessions: BTreeMap<SessionId, SessionRecord>,
+    streams: BTreeMap<UpstreamId, StreamRecord>,
+    alive: Option<Duration>,
+    /// Sessions whose records can't be read.
+    unreadable: u64,
+}
+
+impl<W: World> Proxy<W> {
+    /// Goes on with the sessions of a process before. To be called before anything else.
+    pub fn take_up(&mut self, left: Left) {
+        let mut known = self.known(&left.records);
+        // For longer a client had nobody to tell that it is there. A clock that was set back is another run of the
+        // machine's.
+        let most = self.settings.timeouts.session + SLACK;
+        let gone = !known.alive.is_some_and(|then| then <= self.now && self.now - then <= most);
+        if gone {
+            known.streams.clear();
+        }
+        let flows: HashMap<FlowKey, Flow> = left.flows.into_iter().collect();
+        let broken = self.streams_again(known.streams, &flows);
+        let (all, ends) = self.sessions_again(known.sessions, gone);
+        self.adopt_members(left.members);
+        self.adopt_flows(&flows, &broken);
+        let (lost, on) = (ends.len() as u64 + known.unreadable, all - ends.len() as u64);
+        self.counts.taken_up += on;
+        self.counts.not_taken_up += lost;
+        if on + lost > 0 {
+            let streams = self.upstreams.len();
+            tracing::warn!(sessions = on, streams, lost, "sessions of the process before go on");
+        }
+        let streams: BTreeSet<UpstreamId> = self.upstreams.keys().copied().collect();
+        for id in streams.iter().filter(|id| !broken.contains_key(id)) {
+            let connection = self.new_id();
+            if let Some(own) = self.upstreams.get_mut(id) {
+                own.queue = [Job::KeepAlive].into();
+            }
+            self.connect_again(*id, connection);
+        }
+        ends.into_iter().for_each(|(id, why)| self.end_session(id, why));
+        for id in streams.iter().filter(|id| !broken.contains_key(id)) {
+            let tracks = self.upstreams.get(id).map_or(0, |own| own.tracks.len());
+            (0..tracks).for_each(|track| self.update_flow(*id, track));
+            self.update_flows(*id);
+        }
+        for (id, why) in broken {
+            self.fail_upstream(id, 502, why);
+        }
+        for id in streams {
+            if self.upstreams.get(&id).is_some_and(|own| own.viewers.is_empty()) {
+                self.end_upstream(id);
+            }
+        }
+    }
+
+    /// Reads records. What becomes of each is recorded anew.
+    fn known(&mut self, records: &[(String, Vec<u8>)]) -> Known {
+        let mut known = Known::default();
+        for (key, value) in records {
+            let number = |kind: &str| u64::from_str_radix(key.strip_prefix(kind)?, 16).ok();
+            if key == ALIVE {
+                known.alive = read(value);
+            } else if let Some(id) = number(SESSION) {
+                self.touch_session(id);
+                self.next_id = self.next_id.max(id);
+                match read(value) {
+                    Some(record) => _ = known.sessions.insert(id, record),
+                    None => known.unreadable += 1,
+                }
+            } else if let Some(id) = number(STREAM) {
+                self.touch_stream(id);
+                self.next_id = self.next_id.max(id);
+                read(value).into_iter().for_each(|record| _ = known.streams.insert(id, record));
+            }
+        }
+        known
+    }
+
+    /// Presentations, with their own ports; those that need their origin anew, and why.
+    fn streams_again(
+        &mut self,
+        records: BTreeMap<UpstreamId, StreamRecord>,
+        flows: &HashMap<FlowKey, Flow>,
+    ) -> BTreeMap<UpstreamId, &'static str> {
+        let mut used = HashSet::new();
+        let mut broken = BTreeMap::new();
+        for (id, record) in records {
+            let Some((upstream, why)) = self.stream_again(id, record, flows, &mut used) else { continue };
+            why.into_iter().for_each(|why| _ = broken.insert(id, why));
+            self.upstreams.insert(id, upstream);
+        }
+        self.next_track = used.iter().max().map_or(0, |highest| highest + 1);
+        self.free_tracks.extend((0..self.next_track).filter(|number| !used.contains(number)));
+        // Tracks that had no place, as they had no origin.
+        for id in broken.keys() {
+            let places = self.upstreams.get(id).map_or(0, |own| own.tracks.len());
+            for at in 0..places {
+                let own = |proxy: &Proxy<W>| proxy.upstreams.get(id).map(|own| own.tracks[at].state);
+                if own(self) == Some(TrackState::Asked) {
+                    let number = self.new_track((*id, at));
+                    number.into_iter().for_each(|number| self.world.reset_progress(number));
+                    let Some(own) = self.upstreams.get_mut(id) else { continue };
+                    own.tracks[at].number = number.unwrap_or_default();
+                    own.tracks[at].state = if number.is_some() { TrackState::Ready } else { TrackState::New };
+                }
+            }
+        }
+        broken
+    }
+
+    /// A presentation of a record, and why it needs its origin anew, if it does; none where the record is damaged.
+    fn stream_again(
+        &mut self,
+        id: UpstreamId,
+        record: StreamRecord,
+        flows: &HashMap<FlowKey, Flow>,
+        used: &mut HashSet<u32>,
+    ) -> Option<(Upstream, Option<&'static str>)> {
+        let description = Description::parse(record.description.as_bytes()).ok()?;
+        let mut tracks = tracks_of(&description, &record.base);
+        let numbers = record.tracks.iter().filter(|own| own.is_there).flat_map(|own| own.places(record.is_recovering));
+        let numbers: Vec<u32> = numbers.collect();
+        let free = |number: &u32| *number < MOST_TRACKS && !used.contains(number);
+        if tracks.len() != record.tracks.len() || !numbers.iter().all(free) {
+            return None;
+        }
+        used.extend(numbers);
+        let (url, pool, credentials) = record.asked;
+        let credentials = credentials.map(|(user, password)| Credentials { user, password });
+        let presentation = Presentation { url, pool, credentials, prover: None };
+        let mut why = match (&record.session, record.addresses) {
+            (Some(_), Some(_)) if record.carried => Some("its packets came on a connection of the process before"),
+            (Some(_), Some(_)) if !record.is_recovering => None,
+            _ => Some("it had no origin when the process before ended"),
+        };
+        for (at, (track, own)) in tracks.iter_mut().zip(record.tracks).enumerate() {
+            track.control.clone_from(&own.control);
+            if let Some(status) = own.refused {
+                track.state = TrackState::Refused(status);
+            }
+            if !own.is_there {
+                continue;
+            }
+            let ports = record.addresses.filter(|_| why.is_none() && own.port != 0);
+            let bound = ports.is_none_or(|(local, _)| self.world.bind_pair_again(local.ip(), own.port));
+            if !bound {
+                why = Some("another program has its own ports");
+            }
+            let port = if bound && ports.is_some() { own.port } else { 0 };
+            self.track_again((id, at), track, &own, port, record.is_recovering);
+            if let Some((local, _)) = record.addresses.filter(|_| port != 0) {
+                self.pairs.insert((local.ip(), port), (id, at));
+            }
+            // Where the origin is asked anew the entry goes, if it is there.
+            let key = own.key.map(|(src, dst)| FlowKey { src, dst });
+            track.key = key.filter(|key| (why.is_none() && !record.is_recovering) || flows.contains_key(key));
+        }
+        let server =
+            record.server.and_then(|(host, port)| self.server_again(presentation.pool.as_deref(), &host, port));
+        if record.joinable && server.is_none_or(|id| self.pools.get(id).is_some_and(|own| own.is_wanted())) {
+            self.joinable.insert(presentation.clone(), id);
+        }
+        let target = Target {
+            presentation,
+            base: String::new(),
+            track: None,
+            name: None,
+            live: record.forced_live,
+            carried: None,
+            viewers: Arc::new(Access::default()),
+            publish: None,
+            forwarded: false,
+            multicast: false,
+            plain: None,
+        };
+        let mut own = Upstream::new(&target, (server, record.url), 0, self.now);
+        own.queue.clear();
+        own.live = record.live;
+        own.addresses = record.addresses;
+        own.session = record.session;
+        own.timeout = Duration::from_secs(record.timeout);
+        own.knows_parameter = record.knows_parameter;
+        own.base = record.base;
+        own.description = Some(description);
+        (own.carried, own.may_be_carried) = (record.carried, record.may_be_carried);
+        (own.playing, own.played_at, own.position) = (record.playing, record.played_at, record.position);
+        own.since = record.since;
+        own.taken_up = Some(self.now);
+        own.tracks = tracks;
+        Some((own, why))
+    }
+
+    fn track_again(
+        &mut self,
+        (id, at): (UpstreamId, usize),
+        track: &mut Track,
+        own: &TrackRecord,
+        port: u16,
+        is_recovering: bool,
+    ) {
+        (track.rtcp, track.source, track.own_ssrc, track.port) = (own.rtcp, own.source, own.own_ssrc, port);
+        // Without an origin what is left of a track is the place whose numbers go on, if there is one.
+        (track.number, track.before, track.state) = match (is_recovering, own.before) {
+            (true, Some(before)) => (before, None, TrackState::Ready),
+            (true, None) => (0, None, TrackState::Asked),
+            (false, before) => (own.number, before, TrackState::Ready),
+        };
+        if track.state == TrackState::Ready {
+            self.tracks.insert(track.number, (id, at));
+            let progress = self.world.progress(track.number);
+            (track.reported, track.reported_at) = ((progress.packets, progress.lost), self.now);
+        }
+    }
+
+    /// A server of a pool, as far as the configuration has it still.
+    fn server_again(&self, pool: Option<&str>, host: &str, port: Option<u16>) -> Option<ServerId> {
+        let same = |(_, own): &(ServerId, &crate::pools::ServerState)| {
+            Some(own.pool.name.as_str()) == pool && own.server.host == host && own.server.port == port
+        };
+        self.pools.iter().find(same).map(|(id, _)| id)
+    }
+
+    /// Sessions: how many there were, and which of them end, and why.
+    fn sessions_again(
+        &mut self,
+        records: BTreeMap<SessionId, SessionRecord>,
+        gone: bool,
+    ) -> (u64, Vec<(SessionId, Ending)>) {
+        let all = records.len() as u64;
+        let mut ends = Vec::new();
+        for (id, record) in records {
+            let (upstream, local) = (record.upstream, record.local);
+            let carried = record.viewers.iter().any(|own| own.to.is_none());
+            let highest = record.viewers.iter().map(|own| own.track).max();
+            let tracks = self.upstreams.get(&upstream).map_or(0, |own| own.tracks.len());
+            let viewers = self.session_again(id, record);
+            let end = if gone {
+                Some(Ending::Vanished)
+            } else if carried {
+                Some(Ending::Closed)
+            } else if highest.is_none_or(|highest| highest >= tracks) {
+                // It was published, or its record is damaged.
+                Some(Ending::OriginLost)
+            } else if !self.world.bind_media(local) {
+                Some(Ending::Stopped)
+            } else {
+                let refused = viewers.into_iter().any(|track| self.reserve(upstream, id, track).is_err());
+                refused.then_some(Ending::Refused)
+            };
+            if let Some(own) = self.upstreams.get_mut(&upstream) {
+                own.viewers.insert(id);
+            }
+            ends.extend(end.map(|end| (id, end)));
+        }
+        (all, ends)
+    }
+
+    /// A session of a record; its tracks.
+    fn session_again(&mut self, id: SessionId, record: SessionRecord) -> Vec<usize> {
+        let viewers: BTreeMap<usize, Viewer> = record
+            .viewers
+            .into_iter()
+            .map(|own| {
+                let (ssrc, sequence, timestamp) = own.numbers;
+                // One whose connection has ended gets nothing more: there is no client of number 0.
+                let delivery = own.to.map_or(Delivery::Interleaved { client: 0, rtp: 0, rtcp: 1 }, |(rtp, rtcp)| {
+                    Delivery::Udp { rtp, rtcp }
+                });
+                let rewrite = Rewrite { ssrc, sequence, timestamp };
+                (own.track, Viewer { delivery, rewrite, report: None, round_trip: None, account: own.account })
+            })
+            .collect();
+        for (track, viewer) in &viewers {
+            self.sources.insert(viewer.rewrite.ssrc, (id, *track));
+        }
+        self.names.insert(record.name.clone(), id);
+        let tracks = viewers.keys().copied().collect();
+        let session = Session {
+            name: record.name,
+            client: record.client,
+            local: record.local,
+            base: record.base,
+            stream: record.stream,
+            forwarded: record.forwarded,
+            upstream: record.upstream,
+            viewers,
+            playing: record.playing,
+            has_played: record.has_played,
+            heard: self.now,
+            since: record.since,
+            agent: record.agent,
+            total: record.total,
+        };
+        self.sessions.insert(id, session);
+        tracks
+    }
+
+    /// Members of groups are receivers of sessions, or leave. What the program has of their numbers is newer than the
+    /// records.
+    fn adopt_members(&mut self, members: Vec<(u32, u32, Receiver)>) {
+        for (group, member, receiver) in members {
+            let found = self.sources.get(&receiver.rewrite.ssrc).copied();
+            let own = found.and_then(|(session, track)| Some((session, track, self.sessions.get(&session)?.upstream)));
+            let adopted = own.is_some_and(|(session, track, upstream)| {
+                self.adopt(upstream, session, track, (group, member), receiver)
+            });
+            match own.filter(|_| adopted) {
+                Some((session, track, _)) => {
+                    let viewer = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track));
+                    viewer.into_iter().for_each(|own| own.rewrite = receiver.rewrite);
+                }
+                None => self.effect(Effect::Leave(group, member)),
+            }
+        }
+    }
+
+    /// Flow entries are tracks', or are removed.
+    fn adopt_flows(&mut self, flows: &HashMap<FlowKey, Flow>, broken: &BTreeMap<UpstreamId, &str>) {
+        let mut keys: HashMap<FlowKey, (UpstreamId, usize)> = HashMap::new();
+        for (id, own) in &self.upstreams {
+            let found = own.tracks.iter().enumerate().filter_map(|(at, track)| Some((track.key?, (*id, at))));
+            keys.extend(found);
+        }
+        for (key, flow) in flows {
+            match keys.get(key) {
+                Some((id, track)) if !broken.contains_key(id) => self.adopt_flow(*id, *track, flow),
+                Some(_) => {}
+                None => self.effect(Effect::RemoveFlow(*key)),
+            }
+        }
+    }
+}
+
+impl TrackRecord {
+    /// The places that it has.
+    fn places(&self, is_recovering: bool) -> impl Iterator<Item = u32> {
+        (!is_recovering).then_some(self.number).into_iter().chain(self.before)
+    }
+}
+
+fn read<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).inspect_err(|error| tracing::warn!("what was kept can't be read: {error}")).ok()
+}
