@@ -206,15 +206,17 @@ impl<W: World> Proxy<W> {
         let Some(header) = rtp::Header::read(packet) else { return };
         self.resume(upstream, track, header);
         let Some(own) = self.upstreams.get(&upstream) else { return };
-        for session in &own.tracks[track].audience.carried {
-            let Some(viewer) = self.sessions.get(session).and_then(|own| own.viewers.get(&track)) else { continue };
+        let carried: Vec<SessionId> = own.tracks[track].audience.carried.iter().copied().collect();
+        for session in carried {
+            let Some(viewer) = self.sessions.get(&session).and_then(|own| own.viewers.get(&track)) else { continue };
             let Delivery::Interleaved { client, rtp, .. } = viewer.delivery else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             let Some(framed) = interleaved(rtp, &copy) else { continue };
             self.counts.delivered += 1;
-            self.effects.push_back(Effect::MediaToClient(client, framed));
+            self.send_carried(session, Effect::MediaToClient(client, framed));
         }
+        let Some(own) = self.upstreams.get(&upstream) else { return };
         if own.tracks[track].is_handed_over(self.now) {
             for session in ordered(&own.viewers) {
                 let Some(session) = self.sessions.get(&session).filter(|own| own.playing) else { continue };
