@@ -73,7 +73,12 @@ impl Framer {
     /// The status of the answer.
     pub fn next_item(&mut self) -> Result<Option<Item>, Refused> {
         if self.pending.is_none() && !self.begin()? {
-            return if let Some(data) = self.data() { Ok(Some(data)) } else { Ok(None) };
+            let data = self.data();
+            if data.is_none() && self.start == self.bytes.len() {
+                // A connection that says nothing keeps no memory.
+                (self.bytes, self.start) = (Vec::new(), 0);
+            }
+            return Ok(data);
         }
         let Some((_, length)) = &self.pending else { return Ok(None) };
         let length = *length;

@@ -253,16 +253,19 @@ impl<W: World> Proxy<W> {
         let read = self.read_packet(upstream, track, packet);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let audience = &own.tracks[track].audience;
-        for session in audience.carried.iter().filter(|session| !audience.late.is_behind(**session)) {
-            let Some(viewer) = self.sessions.get(session).and_then(|own| own.viewers.get(&track)) else { continue };
+        let with = |session: &&SessionId| !audience.late.is_behind(**session);
+        let carried: Vec<SessionId> = audience.carried.iter().filter(with).copied().collect();
+        for session in carried {
+            let Some(viewer) = self.sessions.get(&session).and_then(|own| own.viewers.get(&track)) else { continue };
             let Delivery::Interleaved { client, rtp, .. } = viewer.delivery else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             let Some(framed) = interleaved(rtp, &copy) else { continue };
             self.counts.delivered += 1;
             let piece = read.map(|(contents, coding)| Piece::new(rtp, contents, coding));
-            self.effects.push_back(Effect::MediaToClient(client, framed, piece));
+            self.send_carried(session, Effect::MediaToClient(client, framed, piece));
         }
+        let Some(own) = self.upstreams.get(&upstream) else { return };
         if own.tracks[track].is_handed_over(self.now) {
             for session in ordered(&own.viewers) {
                 let Some(session) = self.sessions.get(&session).filter(|own| own.playing) else { continue };

@@ -136,9 +136,7 @@ impl<W: World> Proxy<W> {
                 self.forget_track(id, track);
             }
             Job::Play { waiter: Some((client, request, session)), .. } => {
-                if self.sessions.get(&session).is_some_and(|own| !own.has_played) {
-                    self.set_playing(session, false);
-                }
+                self.not_played(session);
                 self.update_flows(id);
                 asked.push((client, request));
             }

@@ -11,6 +11,7 @@
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
+//! | `early` | packets that come before the answer to PLAY |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `track`, `request` | its tracks, and what its origin is asked |
 //! | `recovery` | another origin in the place of one that has failed |
@@ -33,6 +34,7 @@ mod admission;
 mod checks;
 mod client;
 mod describe;
+mod early;
 mod flows;
 mod forward;
 mod late;

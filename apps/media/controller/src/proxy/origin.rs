@@ -148,9 +148,7 @@ impl<W: World> Proxy<W> {
             Job::KeepAlive if response.status != 454 => {}
             // A command of one client that the origin refuses, such as a range beyond the end: the client is told.
             Job::Play { waiter: Some((client, request, session)), .. } => {
-                if self.sessions.get(&session).is_some_and(|own| !own.has_played) {
-                    self.set_playing(session, false);
-                }
+                self.not_played(session);
                 self.update_flows(id);
                 self.refuse(client, &request, response.status);
             }

@@ -64,6 +64,7 @@ impl<W: World> Proxy<W> {
         }
         // Packets must find the way as soon as they come.
         self.set_playing(session, true);
+        self.await_answer(session);
         self.update_flows(upstream);
         let headers = ["range", "scale", "speed"]
             .iter()
@@ -161,6 +162,15 @@ impl<W: World> Proxy<W> {
         self.name_session(&mut response, session);
         self.push_via(&mut response);
         self.respond(id, response);
+        self.send_early(session);
+    }
+
+    /// The origin does not play a presentation for a session, which plays as little as before.
+    pub(super) fn not_played(&mut self, session: SessionId) {
+        if self.sessions.get(&session).is_some_and(|own| !own.has_played) {
+            self.set_playing(session, false);
+        }
+        self.send_early(session);
     }
 
     /// Numbers of a track go on where they ended (RFC 2326 appendix B), though the origin begins anew.

@@ -107,6 +107,8 @@ pub(super) struct Session {
     pub(super) playing: bool,
     /// Whether it has played before, so that its numbers must go on.
     pub(super) has_played: bool,
+    /// Packets for its connection that wait for the answer to PLAY, while that is awaited.
+    pub(super) early: Option<Vec<Effect>>,
     /// When its client was heard of last.
     pub(super) heard: Duration,
     /// When it began.
@@ -156,6 +158,7 @@ impl<W: World> Proxy<W> {
             viewers: BTreeMap::new(),
             playing: false,
             has_played: false,
+            early: None,
             heard: self.now,
             since: self.now,
             agent,

@@ -324,6 +324,7 @@ impl<W: World> Proxy<W> {
             base: record.base,
             stream: record.stream,
             forwarded: record.forwarded,
+            early: None,
             upstream: record.upstream,
             viewers,
             playing: record.playing,

@@ -150,6 +150,34 @@ fn packets_on_the_connection_are_the_clients_own() {
     assert_eq!((*channel, own), (0, &expected));
 }
 
+/// Players pass over what comes in front of the answer to PLAY.
+#[test]
+fn packets_do_not_overtake_the_answer() {
+    let mut model = Model::new(Options { tracks: 1, silent: vec!["PLAY".into()], ..Options::default() });
+    let client = model.client(CLIENT);
+    let answer = model.good(client, "SETUP", URL, &[("Transport", "RTP/AVP/TCP;unicast")]);
+    let session = answer.headers.get("session").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(model.try_ask(client, "PLAY", URL, &[("Session", &session)]), None);
+    let (_, flow) = model.flow_from(6970);
+    let packet =
+        |number: u16| [&[0x80, 33][..], &number.to_be_bytes(), &[0, 0, 0, 1, 1, 2, 3, 4, number as u8]].concat();
+    (0..600).for_each(|number| model.proxy.deliver(flow.track, &packet(number)));
+    model.run();
+    assert!(model.data(client).is_empty());
+    let (id, (origin, _)) = model.origins.iter_mut().last().unwrap();
+    origin.options.silent.clear();
+    let (id, asked) = (*id, origin.asked.last().unwrap().clone());
+    let answer = origin.answer(&asked).unwrap();
+    model.proxy.origin_item(id, wire::rtsp::framing::Item::Response(answer));
+    model.proxy.deliver(flow.track, &packet(600));
+    model.run();
+    let (_, items) = &model.got[&client];
+    assert!(matches!(items[0], wire::rtsp::framing::Item::Response(_)), "the answer comes first");
+    let data = model.data(client);
+    assert_eq!((data.len(), data[0].1[12], data[511].1[12], data[512].1[12]), (513, 0, 255, 88));
+    assert_eq!(model.proxy.counts.slow, 88);
+}
+
 #[test]
 fn numbers_go_on_where_the_origin_begins_anew() {
     let mut model = Model::new(Options { tracks: 1, jump: 20_000, ..Options::default() });
