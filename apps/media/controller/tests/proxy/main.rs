@@ -161,7 +161,7 @@ fn packets_do_not_overtake_the_answer() {
     let (_, flow) = model.flow_from(6970);
     let packet =
         |number: u16| [&[0x80, 33][..], &number.to_be_bytes(), &[0, 0, 0, 1, 1, 2, 3, 4, number as u8]].concat();
-    (0..600).for_each(|number| model.proxy.deliver(flow.track, &packet(number)));
+    (0..600).for_each(|number| model.proxy.deliver(flow.track, 0, &packet(number)));
     model.run();
     assert!(model.data(client).is_empty());
     let (id, (origin, _)) = model.origins.iter_mut().last().unwrap();
@@ -169,7 +169,7 @@ fn packets_do_not_overtake_the_answer() {
     let (id, asked) = (*id, origin.asked.last().unwrap().clone());
     let answer = origin.answer(&asked).unwrap();
     model.proxy.origin_item(id, wire::rtsp::framing::Item::Response(answer));
-    model.proxy.deliver(flow.track, &packet(600));
+    model.proxy.deliver(flow.track, 0, &packet(600));
     model.run();
     let (_, items) = &model.got[&client];
     assert!(matches!(items[0], wire::rtsp::framing::Item::Response(_)), "the answer comes first");
