@@ -125,7 +125,7 @@ fn the_l3_switch() {
     assert_eq!(timer["period_ns"], 10_000_000_000u64);
     assert!(timer["base"]["instructions"].as_u64() > Some(4), "{timer}");
     let text = millrace(&["explain", "l3switch"]).ok();
-    assert!(text.lines().any(|line| line.contains("l2_bridge.age      l2_bridge.stations    10s")), "{text}");
+    assert!(text.lines().any(|line| line.contains("l2_bridge.age      l2_bridge.stations  every 10s")), "{text}");
     for part in ["400 packets of the trace", "per packet", "297 packets: rx > ", "aggregate l3_switch.l2_clsfr"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -192,6 +192,37 @@ fn a_trace_of_ones_own() {
     let pcapng = scratch.write("own.pcapng", TRACE);
     // As the trace beside the program, but that the program is optimised by it, too.
     assert_eq!(json(&["l3switch", "--profile", &pcapng])["builds"]["base"], json(&["l3switch"])["builds"]["base"]);
+}
+
+/// Of a timer at deadlines it is said when it runs, and who sets them.
+#[test]
+fn deadlines() {
+    let scratch = Scratch::new();
+    let program = "import \"net/ether\";
+module m {
+    in  ether input;
+    out ether output;
+    hash<mac_addr_t, u64> flows[40];
+    ppf set(ether_packet_t *pkt) from input {
+        flows[pkt->src] = 0;
+        pkt->metadata.tx.port = timer_set(flows[pkt->src], now_ns() + 1ms) ? 1 : 2;
+        channel_put(output, pkt);
+    }
+    timer act(mac_addr_t source, u64 *value) over flows at deadline { *value += 1; }
+    timer often() every 1s { return; }
+}
+program { rx -> m.input; m.output -> tx; }
+";
+    let program = scratch.write("deadlines.baker", program.as_bytes());
+    let found = json(&[&program, "--profile", FIRST]);
+    let [act, often] = [0, 1].map(|timer| &found["timers"][timer]);
+    assert_eq!((&act["at_deadline"], &act["period_ns"]), (&true.into(), &Value::Null));
+    assert_eq!(act["set_by"], serde_json::json!(["m.set"]));
+    assert_eq!((&often["at_deadline"], &often["period_ns"]), (&false.into(), &1_000_000_000u64.into()));
+    let text = millrace(&["explain", &program, "--profile", FIRST]).ok();
+    for part in ["m.flows  at deadline", "every 1s", "  deadlines of m.flows are set by m.set\n"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -512,6 +512,38 @@ program { rx -> m.input; m.output -> tx; }
     assert_eq!(client.end(), Some(0));
 }
 
+/// Of functions of one name the one that the checker takes, a channel and not the PPF of its name: while a semicolon is
+/// missing.
+#[test]
+fn a_wrong_program_means_what_the_checker_takes_it_for() {
+    let text = "import \"net/ipv4\";
+import \"net/ipv6\";
+u8 left(ipv4_packet_t *ip) { return ip->ttl; }
+u8 left(ipv6_packet_t *ip) { return ip->hop_limit; }
+module m {
+    in ether input;
+    out ether output;
+    ppf rest(ether_packet_t *pkt) from rest {
+        ipv6_packet_t *six = packet_peek(pkt);
+        u8 hops = left(six);
+        nothing(left(six));
+        channel_put(rest, pkt)
+    }
+    channel ether rest;
+}
+";
+    let mut client = Client::new();
+    assert!(!client.open(URI, text).is_empty());
+    let mut line_of = |needle: &str, at: u32| {
+        let answer = client.at("definition", URI, find(text, needle, 0, at));
+        answer["range"]["start"]["line"].as_u64()
+    };
+    assert_eq!([line_of("left(six);", 0), line_of("left(six))", 0)], [Some(3), Some(3)]);
+    assert_eq!([line_of("rest, pkt", 0), line_of("rest {", 0)], [Some(13), Some(13)]);
+    assert_eq!([line_of("nothing", 0), line_of("six))", 0)], [None, Some(8)]);
+    assert_eq!(client.end(), Some(0));
+}
+
 #[test]
 fn formatting_is_that_of_millrace_fmt() {
     let mut client = Client::new();

@@ -1,7 +1,7 @@
 //! What the checker finds out about names and values, for tools that show programs while they are written.
 //!
-//! The checker goes over a program that is wrong, too, and over trees with holes: what it can't make sense of stands for
-//! nothing. Then it looks at all expressions, also at those that no statement makes use of, and at modules with
+//! The checker goes over a program that is wrong, too, and over trees with holes. What it can't make sense of stands
+//! for nothing. Then it looks at all expressions, also at those that no statement makes use of, and at modules with
 //! parameters that have no instance. It stops where only whole programs can be checked.
 
 use std::collections::{HashMap, HashSet};

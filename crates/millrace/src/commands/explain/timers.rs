@@ -32,7 +32,7 @@ impl View<'_> {
                 by if by.is_empty() => "nothing".into(),
                 by => by.join(", "),
             };
-            *out += &format!("deadlines of {} are set by {by}\n", timer.over(self.program).unwrap_or_default());
+            *out += &format!("  deadlines of {} are set by {by}\n", timer.over(self.program).unwrap_or_default());
         }
     }
 
