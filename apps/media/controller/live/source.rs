@@ -49,7 +49,7 @@ impl Sender {
         }
     }
 
-    /// Sends until the proxy knows who sends; what it has sent so far is forgotten.
+    /// Sends until the proxy knows who sends. Behind an `afpacket` port the first packet may come by both ways.
     fn begin(&mut self, media: &Media) {
         self.send(1);
         let own = self.socket.local_addr().unwrap().to_string();
@@ -57,8 +57,6 @@ impl Sender {
             let streams = media.json(&["media", "streams"]);
             streams.as_array().unwrap().iter().any(|stream| stream["tracks"][0]["from"] == own)
         });
-        self.sent.clear();
-        self.payloads.clear();
     }
 }
 
