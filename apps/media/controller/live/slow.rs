@@ -7,8 +7,8 @@ use crate::network::Media;
 use crate::publisher::Publisher;
 use crate::viewer::{Viewer, compare};
 
-/// With half of the backlog in front of the viewer, and what sockets hold, they fill more than half of the rest. The last
-/// one is referred to.
+/// With half of the backlog in front of the viewer, and what sockets hold, they fill more than half of the rest. The
+/// last one is referred to.
 const PACKETS: u16 = 25_001;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Packets of an MPEG transport stream, 188 bytes each (ISO/IEC 13818-1 section 2.4.3). Only the first program is known,
-//! only tables that fit in one packet are read, and only the beginning of a picture says what it is.
+//! Packets of an MPEG transport stream, 188 bytes each (ISO/IEC 13818-1 section 2.4.3). Only the first program is
+//! known, only tables that fit in one packet are read, and only the beginning of a picture says what it is.
 
 use super::Contents;
 

@@ -27,6 +27,9 @@ use crate::tables::{Flow, FlowKey, Receiver};
 /// How long a process may be gone beyond the timeout of a session: so seldom it is kept that it is there.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// After so long, what goes on has shown that it does; what does not is noticed for so long.
+const SHOWS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+
 /// What a process before has left.
 #[derive(Clone, Debug, Default)]
 pub struct Left {
@@ -92,6 +95,22 @@ impl<W: World> Proxy<W> {
             if self.upstreams.get(&id).is_some_and(|own| own.viewers.is_empty()) {
                 self.end_upstream(id);
             }
+        }
+    }
+
+    /// Some origins know a session still whose streams they have ended with its connection: nothing comes of what came
+    /// before.
+    pub(super) fn notice_forgotten(&mut self, id: UpstreamId) {
+        let Some(own) = self.upstreams.get(&id).filter(|own| own.playing && own.connected) else { return };
+        let Some(then) = own.taken_up else { return };
+        if !(SHOWS[0]..SHOWS[1]).contains(&self.now.saturating_sub(then)) {
+            return;
+        }
+        let ready = own.tracks.iter().filter(|track| track.state == TrackState::Ready);
+        let heard = ready.map(|track| self.world.progress(track.number)).filter(|own| own.seen != 0);
+        let last = heard.map(|own| own.heard).max();
+        if last.is_some_and(|last| Duration::from_nanos(last) < then) {
+            self.fail_upstream(id, 504, "nothing has come since the process before ended");
         }
     }
 

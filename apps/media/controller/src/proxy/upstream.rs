@@ -329,5 +329,6 @@ impl<W: World> Proxy<W> {
         self.flows_tick(id);
         self.report_upstream(id);
         self.notice_silence(id);
+        self.notice_forgotten(id);
     }
 }

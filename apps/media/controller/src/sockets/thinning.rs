@@ -1,5 +1,5 @@
-//! What a slow reader of a stream gets: first it loses pictures that no other refers to, then the newest packets, and of
-//! what it loses whole pictures where packets tell them apart.
+//! What a slow reader of a stream gets: first it loses pictures that no other refers to, then the newest packets, and
+//! of what it loses whole pictures where packets tell them apart.
 
 use std::collections::HashMap;
 

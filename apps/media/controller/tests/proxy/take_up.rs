@@ -52,7 +52,9 @@ fn viewers_over_udp_notice_nothing() {
     let third = model.set_up(client, URL, 1, 7000);
     let (flow, members) = (model.flow_from(6970), model.proxy.world.members.clone());
     assert!(flow.1.tapped);
-    let progress = Progress { packets: 10, seen: 1, highest: 109, timestamp: 6000, ..Progress::default() };
+    // Packets come without end.
+    let heard = u64::MAX;
+    let progress = Progress { packets: 10, seen: 1, highest: 109, timestamp: 6000, heard, ..Progress::default() };
     model.proxy.world.progress.insert(flow.1.track, progress);
     let mut shown = model.proxy.session_states();
     shown.remove(2);
@@ -195,6 +197,29 @@ fn rtp_before(model: &Model, sequence: u16) -> u16 {
 /// The offset of the viewer's numbers before the process died, as its record had it.
 fn first_offset(model: &Model) -> u16 {
     model.first_offset.expect("a viewer was there")
+}
+
+/// Origins that know the session, and have ended its streams with the connection.
+#[test]
+fn what_does_not_come_any_more_is_asked_anew() {
+    for live in [true, false] {
+        let mut model = Model::new(Options { live, tracks: 1, ..Options::default() });
+        let session = plays_one(&mut model, CLIENT, 5000);
+        let track = model.flow_from(6970).1.track;
+        let heard = model.now.as_nanos() as u64;
+        model.proxy.world.progress.insert(track, Progress { packets: 9, seen: 1, heard, ..Progress::default() });
+        model.die(SOON, |_, _| {});
+        model.wait(Duration::from_millis(1500));
+        assert_eq!((model.count(A, "PLAY"), model.proxy.counts.failed), (0, 0));
+        model.wait(Duration::from_millis(1500));
+        assert_eq!((model.count(A, "PLAY"), model.proxy.counts.failed), (1, 1));
+        // Once, also where it says nothing.
+        model.wait(Duration::from_secs(5));
+        assert_eq!((model.count(A, "PLAY"), model.proxy.counts.failed), (1, 1));
+        let client = model.client(CLIENT);
+        model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+        model.is_empty();
+    }
 }
 
 #[test]
