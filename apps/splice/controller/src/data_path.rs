@@ -43,8 +43,8 @@ pub trait DataPath {
     /// # Errors
     /// Where a table has no room.
     fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String>;
-    /// What the kernel says of its interfaces and of the ways to these next hops, as far as it is known now: it is asked
-    /// for them from now on.
+    /// What the kernel says of its interfaces and of the ways to these next hops, as far as it is known now: it is
+    /// asked for them from now on.
     fn ways(&mut self, wanted: Vec<IpAddr>) -> Arc<Found>;
     /// The admin states of servers, by key.
     fn admin_states(&mut self) -> Vec<(u64, u8)>;

@@ -197,8 +197,8 @@ impl Requests {
         end.unwrap_or(Ok(())).map(|()| whole)
     }
 
-    /// The way that the kernel's own packets to an address would take, by all of its tables and rules; `None` where none
-    /// leads there.
+    /// The way that the kernel's own packets to an address would take, by all of its tables and rules; `None` where
+    /// none leads there.
     pub fn way(&mut self, address: IpAddr) -> io::Result<Option<Arc<RoutePath>>> {
         let mut message = RouteMessage::default();
         let (family, length, address) = match address {
