@@ -24,7 +24,7 @@ pub const BOX: [u8; 4] = [10, 0, 0, 2];
 const BOX_MAC: Mac = [2, 0, 0, 0, 0, 1];
 
 /// The programs at the receivers' ends.
-const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/stream-sink.bpf.o"));
+pub const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/stream-sink.bpf.o"));
 
 /// A receiver of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -222,8 +222,8 @@ impl Session {
 }
 
 fn transport(own: &Session) -> &'static str {
-    let over_udp = |own: &super::session::Viewer| matches!(own.delivery, Delivery::Udp { .. });
-    match (own.viewers.values().any(over_udp), own.viewers.values().all(over_udp)) {
+    let mut over_udp = own.viewers.values().map(|own| matches!(own.delivery, Delivery::Udp { .. }));
+    match (over_udp.clone().any(|is| is), over_udp.all(|is| is)) {
         (true, true) => "udp",
         (true, false) => "both",
         (false, _) => "interleaved",

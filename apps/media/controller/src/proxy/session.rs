@@ -101,8 +101,8 @@ pub(super) struct Session {
     pub(super) stream: Option<String>,
     /// The presentation at its origin.
     pub(super) upstream: UpstreamId,
-    /// Its tracks, by their place in the description.
-    pub(super) viewers: BTreeMap<usize, Viewer>,
+    /// Its tracks, by their place in the description. A map has room for eleven at least, and most sessions have one.
+    pub(super) viewers: BTreeMap<usize, Box<Viewer>>,
     /// Whether it plays.
     pub(super) playing: bool,
     /// Whether it has played before, so that its numbers must go on.

@@ -110,9 +110,8 @@ impl<W: World> Proxy<W> {
         }
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
-        let before = own
-            .viewers
-            .insert(track, Viewer { delivery, rewrite, report: None, round_trip: None, account: Account::default() });
+        let viewer = Viewer { delivery, rewrite, report: None, round_trip: None, account: Account::default() };
+        let before = own.viewers.insert(track, Box::new(viewer));
         if let Some(before) = before {
             own.keep_account(before.account, |place| self.world.progress(place));
             self.sources.remove(&before.rewrite.ssrc);

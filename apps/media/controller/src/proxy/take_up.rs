@@ -318,7 +318,7 @@ impl<W: World> Proxy<W> {
 
     /// A session of a record; its tracks.
     fn session_again(&mut self, id: SessionId, record: SessionRecord) -> Vec<usize> {
-        let viewers: BTreeMap<usize, Viewer> = record
+        let viewers: BTreeMap<usize, Box<Viewer>> = record
             .viewers
             .into_iter()
             .map(|own| {
@@ -328,7 +328,8 @@ impl<W: World> Proxy<W> {
                     Delivery::Udp { rtp, rtcp }
                 });
                 let rewrite = Rewrite { ssrc, sequence, timestamp };
-                (own.track, Viewer { delivery, rewrite, report: None, round_trip: None, account: own.account })
+                let viewer = Viewer { delivery, rewrite, report: None, round_trip: None, account: own.account };
+                (own.track, Box::new(viewer))
             })
             .collect();
         for (track, viewer) in &viewers {
