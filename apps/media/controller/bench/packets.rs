@@ -48,7 +48,7 @@ const PASS: &str = "import \"net/ether\";\nmodule own {\n    in ether input;\n  
 const FLOW: &str = r#"
 [[tables.streams.flows]]
 key = { src = "::ffff:10.0.2.11", dst = "::ffff:10.0.2.1", src_port = 6970, dst_port = 20000 }
-value = { dst = "::ffff:10.0.1.11", src = "::ffff:10.0.1.1", dst_port = 5000, src_port = 8000, ssrc = 195939070, timestamp = 4000000000, sequence = 65000, leads = 1, tapped = false, rate = 90000, track = 0 }
+value = { dst = "::ffff:10.0.1.11", src = "::ffff:10.0.1.1", dst_port = 5000, src_port = 8000, ssrc = 195939070, timestamp = 4000000000, sequence = 65000, leads = 1, tapped = false, rate = 90000, track = 0, generation = 0 }
 
 [tables.routes.hops]
 1024 = { action = "NEXT_HOP_SEND", port = "viewers", src = "02:00:00:00:01:01", dst = "02:00:00:00:01:11", mtu = 1500, reason = "no_reason", ways = 0, first = 0, number = 1024 }
