@@ -20,6 +20,7 @@ fn program() -> Vec<(&'static str, String)> {
         "entry.baker",
         "errors.baker",
         "fragments.baker",
+        "shared.baker",
         "slow_path.baker",
         "rewrite.baker",
         "splice.baker",
