@@ -154,7 +154,11 @@ fn run(shared: &Shared, mut requests: Requests, ports: &[PortInfo]) {
         match look(&mut requests, ports, &mut map, &wanted) {
             Ok(found) => {
                 failed = false;
-                shared.lock().found = Arc::new(found);
+                let mut state = shared.lock();
+                // What is as before stays the same to those who compare.
+                if *state.found != found {
+                    state.found = Arc::new(found);
+                }
             }
             // What was found before holds on.
             Err(error) if !failed => {

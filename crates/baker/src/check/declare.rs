@@ -138,19 +138,7 @@ impl Checker<'_> {
 
     fn declare_const(&mut self, file: FileId, scope: Scope, item: &ast::Const) {
         self.declare_name((file, scope), item.name(), |this, name, span| {
-            let (ty, value) = (item.ty(), item.value());
-            this.add_const(ConstDef {
-                file,
-                scope,
-                name,
-                span,
-                ty,
-                value,
-                value_at: None,
-                after: None,
-                enumerator: false,
-                state: Lazy::Waiting,
-            })
+            this.add_const(ConstDef::new((file, scope), (name, span), item.ty(), item.value()))
         });
     }
 
@@ -177,19 +165,8 @@ impl Checker<'_> {
             self.declare_name((file, scope), enumerator.name(), |this, name, span| {
                 let after = enumerators.last().copied();
                 enumerators.push(this.consts.len());
-                let (ty, value) = (item.ty(), enumerator.value());
-                this.add_const(ConstDef {
-                    file,
-                    scope,
-                    name,
-                    span,
-                    ty,
-                    value,
-                    value_at: None,
-                    after,
-                    enumerator: true,
-                    state: Lazy::Waiting,
-                })
+                let own = ConstDef::new((file, scope), (name, span), item.ty(), enumerator.value());
+                this.add_const(ConstDef { after, enumerator: true, ..own })
             });
         }
         self.declare_name((file, scope), item.name(), |this, name, span| {

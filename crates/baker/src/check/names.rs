@@ -101,6 +101,19 @@ pub(super) struct ConstDef {
     pub state: Lazy<super::consts::Constant>,
 }
 
+impl ConstDef {
+    /// A constant that is declared where its value stands, and not computed yet.
+    pub fn new(
+        (file, scope): (FileId, Scope),
+        (name, span): (String, Span),
+        ty: Option<ast::TypeRef>,
+        value: Option<ast::Expr>,
+    ) -> ConstDef {
+        let (value_at, after, state) = (None, None, Lazy::Waiting);
+        ConstDef { file, scope, name, span, ty, value, value_at, after, enumerator: false, state }
+    }
+}
+
 /// A type alias, or an enum.
 pub(super) struct AliasDef {
     pub file: FileId,

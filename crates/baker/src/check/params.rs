@@ -168,18 +168,9 @@ impl Checker<'_> {
                 }
             }
             ModuleParamKind::Const => {
-                self.consts.push(ConstDef {
-                    file: copy,
-                    scope,
-                    name: name.text().to_string(),
-                    span,
-                    ty: param.ty(),
-                    value: Some(arg.clone()),
-                    value_at: Some(file),
-                    after: None,
-                    enumerator: false,
-                    state: Lazy::Waiting,
-                });
+                let named = (name.text().to_string(), span);
+                let own = ConstDef::new((copy, scope), named, param.ty(), Some(arg.clone()));
+                self.consts.push(ConstDef { value_at: Some(file), ..own });
                 Some(Symbol::Const(self.consts.len() - 1))
             }
             // Tables are declared later, when all types are known.

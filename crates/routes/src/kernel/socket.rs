@@ -165,17 +165,23 @@ impl Requests {
         self.socket.send(&bytes, 0).map(|_| ())
     }
 
+    /// Waits for a datagram; how many bytes of the buffer it has.
+    fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            match self.socket.recv(&mut &mut self.buffer[..], 0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => return received.map(|length| length.min(DATAGRAM)),
+            }
+        }
+    }
+
     /// Has the kernel tell all that it knows of a kind; `between` is called from time to time. Whether nothing changed
     /// meanwhile, which may have hidden something.
     pub fn dump(&mut self, what: Dump, each: &mut dyn FnMut(Event), between: &mut dyn FnMut()) -> io::Result<bool> {
         self.send(what.message(), NLM_F_DUMP)?;
         let (mut whole, mut end) = (true, None);
         while end.is_none() {
-            let length = match self.socket.recv(&mut &mut self.buffer[..], 0) {
-                Ok(length) => length.min(DATAGRAM),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+            let length = self.receive()?;
             let own = self.sequence;
             read(&self.buffer[..length], |header, found| {
                 if header.sequence_number != own {
@@ -209,11 +215,7 @@ impl Requests {
         message.attributes.push(RouteAttribute::Destination(address));
         self.send(RouteNetlinkMessage::GetRoute(message), 0)?;
         loop {
-            let length = match self.socket.recv(&mut &mut self.buffer[..], 0) {
-                Ok(length) => length.min(DATAGRAM),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+            let length = self.receive()?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&self.buffer[..length]);
             let answer = answer.map_err(io::Error::other)?;
             if answer.header.sequence_number != self.sequence {

@@ -1,7 +1,7 @@
 //! Interfaces that the kernel has, too: their addresses, and the ways to servers, are the kernel's, and are followed.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -10,6 +10,7 @@ use routes::ways::{Found, NoWay};
 use super::Splicer;
 use crate::cluster::ServerState;
 use crate::data_path::DataPath;
+use crate::settings::address::mapped;
 use crate::settings::{Interface, Settings};
 
 /// Between two looks at what the kernel has said, in nanoseconds.
@@ -22,14 +23,6 @@ pub(super) struct SharedInterfaces {
     /// Ethernet addresses by port: those that a process before has found, until others are.
     pub(super) macs: BTreeMap<u8, [u8; 6]>,
     pub(super) due: u64,
-}
-
-/// IPv4 addresses as ::ffff:a.b.c.d.
-fn mapped(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
 }
 
 impl<P: DataPath> Splicer<P> {
