@@ -1,4 +1,4 @@
-/* What programs at the end of a stream's links have in common: counts by receiver, and the headers that they look at. */
+/* What programs at the end of a stream's links have in common: counts by receiver, the headers they look at. */
 #ifndef SINK_BPF_H
 #define SINK_BPF_H
 
