@@ -44,16 +44,25 @@ impl State {
     }
 
     /// Ends the client's connection with a reset. What the client expects it knows itself (RFC 5961 section 3.2): it
-    /// takes one of these, or asks back because one lies in its window, and for a while each of its segments is
-    /// answered so.
-    pub fn reset(mut self, cl: &mut Client, cx: &mut Context) -> State {
+    /// takes one of these, or asks back because one lies in its window. They may be lost, and a client that waits for a
+    /// response says nothing: so for a while they come again, and each of its segments is answered so.
+    pub fn reset(self, cl: &mut Client, cx: &mut Context) -> State {
         let end = self.upstream().map_or(cl.next, |u| u.response_end());
-        self.send(RST, cl.acked, cl, cx);
-        self.send(RST, end, cl, cx);
         let left = self.into_leftover();
         left.server.release(RST, cl, cx);
         cl.hold(Progress { answers: true, is_head: left.is_head, ..cl.at_limit() }, cx);
-        State::Resetting(Resetting { deadline: cx.now + LINGER })
+        Resetting { end, tries: 0, resend: 0, deadline: cx.now + LINGER }.send(cl, cx)
+    }
+}
+
+impl Resetting {
+    /// Sends resets, once more.
+    pub fn send(mut self, cl: &mut Client, cx: &mut Context) -> State {
+        cl.send(cx, RST, cl.acked, &[]);
+        cl.send(cx, RST, self.end, &[]);
+        self.tries += 1;
+        self.resend = cx.now + (RESEND << self.tries.min(5));
+        State::Resetting(self)
     }
 }
 

@@ -18,7 +18,7 @@ impl Connection {
         let due = match &self.state {
             State::Reading(own) => own.deadline.min(own.retry),
             State::Answering(own) => own.deadline,
-            State::Resetting(own) => own.deadline,
+            State::Resetting(own) => own.resend.min(own.deadline),
             State::Killing(own) => own.deadline,
             State::Connecting(own) => own.server.resend,
             State::Joined(own) if own.is_answered() => {
@@ -53,6 +53,7 @@ impl State {
             State::Joined(own) => own.on_late(cl, cx),
             State::Answering(own) => own.on_due(cl, cx),
             State::Killing(own) => own.send(cl, cx),
+            State::Resetting(own) if cx.now < own.deadline => own.send(cl, cx),
             State::Resetting(_) => self.into_leftover().over(cl, cx),
             State::Choosing(_) | State::Over => self,
         }

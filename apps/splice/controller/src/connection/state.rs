@@ -115,6 +115,12 @@ pub struct Answering {
 /// See [`State::Resetting`].
 #[derive(Debug)]
 pub struct Resetting {
+    /// What the client may expect next, other than what it has acknowledged last.
+    pub end: u32,
+    /// Times that resets were sent.
+    pub tries: u32,
+    /// When they are sent again.
+    pub resend: u64,
     /// When the connection is forgotten.
     pub deadline: u64,
 }

@@ -123,7 +123,7 @@ impl<P: DataPath> Splicer<P> {
                     Pending { request: request(facts.is_head), start: client.requests.limit(), tried: Vec::new() };
                 State::Joined(Joined { pending, upstream, deadline: now + settings.timeouts.response })
             }
-            None => State::Resetting(Resetting { deadline: now }),
+            None => State::Resetting(Resetting { end: next, tries: 0, resend: now, deadline: now }),
         };
         self.add(id, Connection::new(client, state));
         self.handle(id, Event::TakenUp { lost }, &[]);
