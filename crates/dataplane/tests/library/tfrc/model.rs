@@ -39,6 +39,8 @@ pub struct Model {
     x_bps: f64,
     pub rtt: Option<f64>,
     sample: Option<f64>,
+    /// Feedbacks since the last sample that was surely not delayed.
+    without_sample: u32,
     sqmean: f64,
     doubled: f64,
     pub timer: Option<f64>,
@@ -67,6 +69,7 @@ impl Model {
             x_bps: 0.0,
             rtt: None,
             sample: None,
+            without_sample: 0,
             sqmean: 0.0,
             doubled: now,
             timer: None,
@@ -155,8 +158,14 @@ impl Model {
         self.open += packets;
         self.delivered.push((now, bytes));
         if let Some(sample) = rtt {
-            let most = if delayed { self.rtt.map_or(f64::INFINITY, |rtt| 2.0 * rtt) } else { f64::INFINITY };
-            self.sample = Some(sample.clamp(1e3, 60e9).min(most));
+            let sample = sample.clamp(1e3, 60e9);
+            let doubtful = delayed && self.rtt.is_some_and(|rtt| sample > rtt);
+            if !doubtful {
+                self.without_sample = 0;
+            }
+            if self.without_sample >= 8 || !doubtful {
+                self.sample = Some(sample);
+            }
         }
         if self.rtt.is_none() {
             let Some(sample) = self.sample else { return };
@@ -176,6 +185,8 @@ impl Model {
         if let Some(sample) = sample {
             self.rtt = Some(0.9 * old_rtt + 0.1 * sample);
             self.sqmean = 0.9 * self.sqmean + 0.1 * sample.sqrt();
+        } else {
+            self.without_sample += 1;
         }
         let rtt = self.rtt.expect("known");
 
