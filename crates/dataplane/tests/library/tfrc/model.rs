@@ -57,6 +57,7 @@ pub struct Model {
     pub open: f64,
     event: Option<f64>,
     new_event: bool,
+    delivered_since_event: bool,
     sent: bool,
 }
 
@@ -82,6 +83,7 @@ impl Model {
             open: 0.0,
             event: None,
             new_event: false,
+            delivered_since_event: false,
             sent: false,
         };
         model.set_timer(now);
@@ -128,13 +130,14 @@ impl Model {
         let new = match self.event {
             None => true,
             Some(_) if self.intervals.is_empty() => false,
-            Some(event) => sent_at > event + self.rtt.expect("known"),
+            Some(event) => self.delivered_since_event && sent_at > event + self.rtt.expect("known"),
         };
         if new {
             if !self.intervals.is_empty() {
                 self.intervals.insert(0, self.open);
             }
             (self.open, self.event, self.new_event) = (0.0, Some(sent_at), true);
+            self.delivered_since_event = false;
         }
         self.open += packets;
     }
@@ -156,6 +159,7 @@ impl Model {
 
     pub fn feedback(&mut self, packets: f64, bytes: f64, rtt: Option<f64>, delayed: bool, now: f64) {
         self.open += packets;
+        self.delivered_since_event |= bytes > 0.0;
         self.delivered.push((now, bytes));
         if let Some(sample) = rtt {
             let sample = sample.clamp(1e3, 60e9);

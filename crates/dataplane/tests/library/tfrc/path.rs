@@ -99,7 +99,7 @@ struct Run<'a> {
     next_segment: u64,
     again: Vec<u64>,
     waiting: u64,
-    next_at: u64,
+    last_at: Option<u64>,
     first_open: usize,
     most: usize,
     loss_timer: u64,
@@ -128,6 +128,11 @@ impl Run<'_> {
         at(&self.path.rtts, self.now) / 2 + jitter
     }
 
+    /// When the next packet may be sent, as the rate now is.
+    fn next_at(&self) -> u64 {
+        self.last_at.map_or(0, |last| last + self.control.gap.max(1))
+    }
+
     fn greedy(&self) -> bool {
         at(&self.path.application, self.now) == 0
     }
@@ -145,7 +150,7 @@ impl Run<'_> {
         if self.waiting == 0 && self.again.is_empty() && !self.greedy() {
             return;
         }
-        if self.now < self.next_at {
+        if self.now < self.next_at() {
             return;
         }
         let number = self.sent.len();
@@ -160,8 +165,7 @@ impl Run<'_> {
         if number == self.first_open {
             self.arm_loss_timer();
         }
-        self.next_at = self.now + self.control.gap.max(1);
-        self.plan(self.next_at, Happens::Due);
+        self.last_at = Some(self.now);
         if self.greedy() || self.waiting > 0 || !self.again.is_empty() {
             self.control = tell(Event::Limited, self.now);
         }
@@ -258,7 +262,7 @@ impl Run<'_> {
 
     fn run(&mut self, tell: &mut dyn FnMut(Event, u64) -> Control) {
         self.plan(0, Happens::Wanted);
-        let mut timer_at = 0;
+        let (mut timer_at, mut due_at) = (0, 0);
         while let Some(Reverse((time, _, what))) = self.happens.pop() {
             if time > self.path.seconds * 1_000_000_000 {
                 break;
@@ -269,7 +273,7 @@ impl Run<'_> {
                     // Looks again later.
                     0 | u64::MAX => self.plan(time + 50_000_000, Happens::Wanted),
                     between => {
-                        if time < self.next_at && time > 0 {
+                        if time < self.next_at() {
                             self.control = tell(Event::Limited, time);
                         }
                         // The fifth one that waits is dropped.
@@ -297,6 +301,10 @@ impl Run<'_> {
                 }
             }
             self.send(tell);
+            if self.next_at() > time && self.next_at() != due_at {
+                due_at = self.next_at();
+                self.plan(due_at, Happens::Due);
+            }
             if self.control.timer != 0 && self.control.timer != timer_at {
                 timer_at = self.control.timer;
                 self.plan(timer_at.max(time), Happens::Timer);
@@ -318,7 +326,7 @@ impl Path {
             next_segment: 0,
             again: Vec::new(),
             waiting: 0,
-            next_at: 0,
+            last_at: None,
             first_open: 0,
             most: 0,
             loss_timer: 0,
