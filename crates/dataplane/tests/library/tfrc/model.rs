@@ -1,5 +1,6 @@
 //! RFC 5348 in floating point, as its text has it. Times are in nanoseconds, rates in bytes per second, intervals in
-//! packets; the history is kept whole.
+//! packets; histories are kept whole. What the text leaves to a receiver of TFRC, which there is none of here, is as
+//! `tcp/tfrc` says.
 
 /// The throughput equation (section 3.1) with b = 1 and t_RTO = 4R; `rtt` in seconds.
 pub fn throughput(s: f64, rtt: f64, p: f64) -> f64 {
@@ -29,7 +30,7 @@ fn loss_rate_of(s: f64, rtt: f64, rate: f64) -> f64 {
     low
 }
 
-/// Longest time that maybe passes until a receiver acknowledges; see `TFRC_TIMER_LEAST`.
+/// The no-feedback timer runs at least so long (not of RFC 5348: acknowledgements may be delayed).
 const TIMER_LEAST: f64 = 250e6;
 
 pub struct Model {
@@ -48,7 +49,7 @@ pub struct Model {
     received: Vec<(f64, f64)>,
     /// All that was delivered, and when.
     delivered: Vec<(f64, f64)>,
-    /// Times of feedbacks, and whether measuring began anew there.
+    /// Times of feedbacks since measuring began anew, those that were early replaced by the next.
     feedbacks: Vec<f64>,
     /// All times at which only the rate kept a packet from being sent.
     limited: Vec<f64>,
@@ -150,7 +151,7 @@ impl Model {
             (last, now - last)
         } else {
             // Feedbacks that are early do not count: back to one with a round trip behind it.
-            let before = self.feedbacks.iter().rev().skip(1).next().copied().unwrap_or(last);
+            let before = self.feedbacks.iter().rev().nth(1).copied().unwrap_or(last);
             (before, (now - before).max(rtt))
         };
         let bytes: f64 = self.delivered.iter().filter(|(time, _)| *time > from).map(|(_, bytes)| bytes).sum();

@@ -35,8 +35,9 @@ pub struct Path {
     /// Nanoseconds between packets that the application has; 0: it has one whenever one may be sent. From certain times
     /// on; `u64::MAX`: none.
     pub application: Vec<(u64, u64)>,
-    /// Nanoseconds that a packet takes in the bottleneck, before which 20 packets wait at most; 0: none.
-    pub bottleneck: u64,
+    /// Nanoseconds that a packet takes in the bottleneck, before which 20 packets wait at most; 0: there is none. From
+    /// certain times on.
+    pub bottleneck: Vec<(u64, u64)>,
     /// From when to when all acknowledgements are lost.
     pub blackout: (u64, u64),
     pub seconds: u64,
@@ -51,7 +52,7 @@ impl Default for Path {
             loss: 0,
             random: false,
             application: vec![(0, 0)],
-            bottleneck: 0,
+            bottleneck: vec![(0, 0)],
             blackout: (0, 0),
             seconds: 60,
         }
@@ -176,12 +177,13 @@ impl Run<'_> {
             (n, true) => self.random.below(n) == 0,
         };
         let mut leaves = self.now;
-        if self.path.bottleneck != 0 {
+        let bottleneck = at(&self.path.bottleneck, self.now);
+        if bottleneck != 0 {
             let begins = self.free_at.max(self.now);
-            if begins - self.now > 20 * self.path.bottleneck {
+            if begins - self.now > 20 * bottleneck {
                 return;
             }
-            (self.free_at, leaves) = (begins + self.path.bottleneck, begins + self.path.bottleneck);
+            (self.free_at, leaves) = (begins + bottleneck, begins + bottleneck);
         }
         if !lost {
             let arrives = leaves + self.way();
