@@ -42,7 +42,8 @@ fn sent(program: &Arc<Program>, engine: EngineKind, input: &[u8]) -> Vec<u8> {
     output.bytes.clone()
 }
 
-fn whole(text: &str) -> Arc<Program> {
+/// A program, from its text.
+pub(super) fn whole(text: &str) -> Arc<Program> {
     let compilation = check("lengths.baker", text, &Library);
     let Some(program) = &compilation.program else {
         panic!("{}", render(&compilation.diagnostics, &compilation.sources, false));

@@ -8,6 +8,7 @@ mod arrays;
 mod keeping;
 mod lengths;
 mod sums;
+mod tfrc;
 
 use std::fmt::Write;
 use std::sync::Arc;
