@@ -68,7 +68,7 @@ impl<W: World> Proxy<W> {
             had_session: false,
             heard: self.now,
         };
-        self.clients.insert(id, client);
+        self.clients.insert(id, Box::new(client));
         Some(id)
     }
 
@@ -138,6 +138,10 @@ impl<W: World> Proxy<W> {
                 return;
             }
             let Some(request) = client.waiting.pop_front() else { return };
+            if client.waiting.is_empty() {
+                // A connection that says nothing keeps no memory.
+                client.waiting = VecDeque::new();
+            }
             (client.busy, client.admitted) = (true, false);
             if let Some(agent) = request.headers.get("user-agent") {
                 client.agent = Some(agent.chars().take(MOST_AGENT).collect());

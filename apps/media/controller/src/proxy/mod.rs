@@ -62,12 +62,10 @@ pub mod world;
 pub use self::flows::MOST_RECEIVERS;
 pub use self::take_up::Left;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-use wire::keyed_map::KeyedMap;
 
 use self::admission::Guesses;
 use self::client::Client;
@@ -94,6 +92,8 @@ pub type UpstreamId = u64;
 pub const MOST_TRACKS: u32 = 65536;
 /// Places that are not given again at once: a worker may have packets for the group of a track that has ended.
 const RESTING: usize = 64;
+/// Effects of one event that there is room for at any time; some events have thousands.
+const FEW: usize = 256;
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,23 +162,23 @@ pub struct Counts {
     pub unwritten: u64,
 }
 
-/// The proxy.
+/// The proxy. What there is thousands of is in trees, which take room for what they have alone, and give it back.
 pub struct Proxy<W> {
     /// What it asks.
     pub world: W,
     settings: Arc<Settings>,
     /// The time, by the clock of the world.
     now: Duration,
-    clients: HashMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, Box<Client>>,
     /// Those that speak over HTTP.
     tunnels: Tunnels,
     /// Those that publish.
     publishers: HashMap<ClientId, Publisher>,
-    sessions: HashMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, Box<Session>>,
     /// By the text that clients know.
-    names: KeyedMap<String, SessionId>,
+    names: BTreeMap<String, SessionId>,
     /// By the source that a receiver knows: session and track.
-    sources: KeyedMap<u32, (SessionId, usize)>,
+    sources: BTreeMap<u32, (SessionId, usize)>,
     upstreams: HashMap<UpstreamId, Upstream>,
     /// Those that others may join, or take over when they have been described.
     joinable: HashMap<Presentation, UpstreamId>,
@@ -223,12 +223,12 @@ impl<W: World> Proxy<W> {
             world,
             settings,
             now,
-            clients: HashMap::new(),
+            clients: BTreeMap::new(),
             tunnels: Tunnels::default(),
             publishers: HashMap::new(),
-            sessions: HashMap::new(),
-            names: KeyedMap::default(),
-            sources: KeyedMap::default(),
+            sessions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            sources: BTreeMap::new(),
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
             connections: HashMap::new(),
@@ -265,7 +265,11 @@ impl<W: World> Proxy<W> {
 
     /// The next effect, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let next = self.effects.pop_front();
+        if next.is_none() {
+            self.effects.shrink_to(FEW);
+        }
+        next
     }
 
     /// The time of all that follows.
@@ -323,9 +327,7 @@ impl<W: World> Proxy<W> {
     }
 }
 
-/// Sets of numbers that are kept in order, so that effects come in the same order in each run.
-fn ordered(ids: &HashSet<u64>) -> Vec<u64> {
-    let mut ids: Vec<u64> = ids.iter().copied().collect();
-    ids.sort_unstable();
-    ids
+/// Numbers of sessions, of which some may leave meanwhile; in the same order in each run.
+fn ordered(ids: &BTreeSet<u64>) -> Vec<u64> {
+    ids.iter().copied().collect()
 }

@@ -354,7 +354,7 @@ impl<W: World> Proxy<W> {
             agent: record.agent,
             total: record.total,
         };
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         tracks
     }
 

@@ -1,6 +1,6 @@
 //! The proxy, and its effects carried out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -60,8 +60,8 @@ struct State {
     proxy: Proxy<Live>,
     /// Records of sessions.
     kept: Kept,
-    clients: HashMap<ClientId, Arc<Outbox>>,
-    origins: HashMap<OriginId, Arc<Outbox>>,
+    clients: BTreeMap<ClientId, Arc<Outbox>>,
+    origins: BTreeMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
     log: Option<AccessLog>,
 }
@@ -74,8 +74,8 @@ impl Shared {
         let shared = Shared(Arc::new(Mutex::new(State {
             proxy,
             kept,
-            clients: HashMap::new(),
-            origins: HashMap::new(),
+            clients: BTreeMap::new(),
+            origins: BTreeMap::new(),
             flows: None,
             log,
         })));

@@ -6,6 +6,7 @@ mod forward;
 mod groups;
 mod hostile;
 mod late;
+mod leavings;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
