@@ -56,6 +56,13 @@ pub struct Listening {
     pub reports: bool,
 }
 
+impl Listening {
+    /// A group to which an origin sends that is reached by an own address.
+    pub(super) fn of_group(address: IpAddr, port: u16, local: IpAddr) -> Listening {
+        Listening { address, port, source: None, interface: Interface::Of(local), reports: true }
+    }
+}
+
 /// An interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {

@@ -18,6 +18,7 @@ mod sharing;
 mod sides;
 mod source;
 mod take_up;
+mod take_up_sources;
 mod tunnel;
 
 use std::time::Duration;
