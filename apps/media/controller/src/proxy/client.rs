@@ -107,9 +107,8 @@ impl<W: World> Proxy<W> {
         self.end_tunnel(id);
         self.end_publisher(id, Some("the connection of its publisher has ended"));
         client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
-        for upstream in self.upstreams.values_mut() {
-            upstream.waiting.retain(|(client, _)| *client != id);
-        }
+        let waiting = self.upstreams.values_mut().map(|own| &mut own.waiting).chain(self.sought.values_mut());
+        waiting.for_each(|own| own.retain(|(client, _)| *client != id));
     }
 
     pub(super) fn client_tick(&mut self, id: ClientId) {

@@ -11,6 +11,7 @@
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
+//! | `way` | viewers over UDP whose neighbour is not resolved yet |
 //! | `early` | packets that come before the answer to PLAY |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `track`, `request` | its tracks, and what its origin is asked |
@@ -57,6 +58,7 @@ mod target;
 mod track;
 mod tunnel;
 mod upstream;
+mod way;
 pub mod world;
 
 pub use self::flows::MOST_RECEIVERS;
@@ -66,6 +68,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use wire::rtsp::message::Request;
 
 use self::admission::Guesses;
 use self::client::Client;
@@ -154,6 +158,8 @@ pub struct Counts {
     pub group_full: u64,
     /// Streams that went to one receiver again although a worker may have had packets of them.
     pub hasty: u64,
+    /// Times that the way to a viewer was not known when it was to play.
+    pub sought: u64,
     /// Sessions of a process before that went on,
     pub taken_up: u64,
     /// and that could not.
@@ -182,6 +188,8 @@ pub struct Proxy<W> {
     upstreams: HashMap<UpstreamId, Upstream>,
     /// Those that others may join, or take over when they have been described.
     joinable: HashMap<Presentation, UpstreamId>,
+    /// Requests to play that wait until the way to an address is known.
+    sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -231,6 +239,7 @@ impl<W: World> Proxy<W> {
             sources: BTreeMap::new(),
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
+            sought: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),

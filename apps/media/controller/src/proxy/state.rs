@@ -195,6 +195,7 @@ impl<W: World> Proxy<W> {
             ("places in groups", self.reserved + tracks().map(|track| track.audience.len()).sum::<usize>()),
             ("presentations", self.upstreams.len()),
             ("presentations that may be joined", self.joinable.len()),
+            ("viewers that are sought", self.sought.len()),
             ("connections to origins", self.connections.len()),
             ("tracks", self.tracks.len()),
             ("own ports", self.pairs.len()),

@@ -20,6 +20,7 @@ mod source;
 mod take_up;
 mod take_up_sources;
 mod tunnel;
+mod way;
 
 use std::time::Duration;
 

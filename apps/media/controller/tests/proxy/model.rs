@@ -33,6 +33,8 @@ pub struct Surroundings {
     /// Members of groups, by group and number.
     pub members: BTreeMap<(u32, u32), Receiver>,
     pub clock: u64,
+    /// Receivers to which the program does not know the way.
+    pub unknown: BTreeSet<IpAddr>,
 }
 
 impl World for Surroundings {
@@ -70,6 +72,10 @@ impl World for Surroundings {
 
     fn leave(&mut self, _: IpAddr, port: u16) {
         assert!(self.pairs.remove(&port), "{port} was not taken");
+    }
+
+    fn has_way(&mut self, to: IpAddr) -> bool {
+        !self.unknown.contains(&to)
     }
 
     fn progress(&mut self, track: u32) -> Progress {
@@ -125,6 +131,8 @@ pub struct Model {
     pub http: Vec<(ClientId, u16)>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// Receivers to which the way is looked for; the test says when that ends.
+    pub sought: Vec<IpAddr>,
     /// The body of ANNOUNCE.
     pub announced: Vec<u8>,
     /// Sessions that have ended.
@@ -175,6 +183,7 @@ impl Model {
             http: Vec::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            sought: Vec::new(),
             announced: Vec::new(),
             logged: Vec::new(),
             audiences: Vec::new(),
@@ -234,6 +243,7 @@ impl Model {
                     answers.into_iter().for_each(|answer| self.proxy.origin_item(id, Item::Response(answer)));
                 }
                 Effect::CloseOrigin(id) => _ = self.closed_origins.insert(id),
+                Effect::Seek(address) => self.sought.push(address),
                 Effect::SetFlow(key, flow) => _ = self.flows.insert(format!("{key:?}"), (key, flow)),
                 Effect::RemoveFlow(key) => {
                     self.flows.remove(&format!("{key:?}")).expect("a flow that was set");
