@@ -3,6 +3,7 @@
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
 mod crowd;
+mod disk;
 mod late;
 mod neighbours;
 mod network;

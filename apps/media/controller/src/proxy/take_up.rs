@@ -123,22 +123,32 @@ impl<W: World> Proxy<W> {
     /// Reads records. What becomes of each is recorded anew.
     fn known(&mut self, records: &[(String, Vec<u8>)]) -> Known {
         let mut known = Known::default();
+        let (mut damaged, mut why) = (0u64, None);
         for (key, value) in records {
             let number = |kind: &str| u64::from_str_radix(key.strip_prefix(kind)?, 16).ok();
             if key == ALIVE {
-                known.alive = read(value);
+                known.alive = read(value).ok();
             } else if let Some(id) = number(SESSION) {
                 self.touch_session(id);
                 self.next_id = self.next_id.max(id);
                 match read(value) {
-                    Some(record) => _ = known.sessions.insert(id, record),
-                    None => known.unreadable += 1,
+                    Ok(record) => _ = known.sessions.insert(id, record),
+                    Err(error) => {
+                        known.unreadable += 1;
+                        (damaged, why) = (damaged + 1, Some(error));
+                    }
                 }
             } else if let Some(id) = number(STREAM) {
                 self.touch_stream(id);
                 self.next_id = self.next_id.max(id);
-                read(value).into_iter().for_each(|record| _ = known.streams.insert(id, record));
+                match read(value) {
+                    Ok(record) => _ = known.streams.insert(id, record),
+                    Err(error) => (damaged, why) = (damaged + 1, Some(error)),
+                }
             }
+        }
+        if let Some(error) = why {
+            tracing::warn!(records = damaged, "what was kept of sessions can't be read, so they end: {error}");
         }
         known
     }
@@ -418,6 +428,6 @@ impl TrackRecord {
     }
 }
 
-fn read<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
-    serde_json::from_slice(value).inspect_err(|error| tracing::warn!("what was kept can't be read: {error}")).ok()
+fn read<T: DeserializeOwned>(value: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(value)
 }
