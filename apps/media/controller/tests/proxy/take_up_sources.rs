@@ -94,7 +94,7 @@ fn a_bare_stream_keeps_its_numbers() {
     let mut model = model("udp://239.1.2.3:5004", None);
     plays(&mut model, CLIENT, 5000);
     let payload: Vec<u8> = [0x47].into_iter().chain([0; 187]).collect();
-    let mut next = |model: &mut Model| {
+    let next = |model: &mut Model| {
         model.datagrams.clear();
         comes(model, A, &payload);
         packets::Header::read(&model.datagrams[0].2).unwrap()
