@@ -157,6 +157,23 @@ fn a_group_of_a_server_outlasts_the_process() {
     media.stop();
 }
 
+/// What is named in the kernel with a state in this directory, or below.
+fn pins(directory: &str) -> usize {
+    let all = std::fs::read_dir("/sys/fs/bpf/millrace").into_iter().flatten().flatten();
+    let states = all.filter_map(|own| std::fs::read_link(own.path().join("state")).ok());
+    states.filter(|state| state.starts_with(directory)).count()
+}
+
+/// A test that fails ends its instance as `kill -9` does.
+#[test]
+fn a_test_that_ends_early_leaves_nothing_in_the_kernel() {
+    let media = Media::start("xdp", &[]);
+    let state = media.state("");
+    assert_eq!(pins(&state), 1);
+    drop(media);
+    assert_eq!(pins(&state), 0);
+}
+
 #[test]
 fn what_ends_with_connections() {
     let mut media = Media::start("xdp", &[("session = \"60s\"", "session = \"6s\"")]);
