@@ -98,6 +98,7 @@ fn a_damaged_state_is_told_and_the_kernel_forwards() {
     for damaged in [vec![0x5a; good.len()], good[..good.len() / 3].to_vec()] {
         fs::write(&file, damaged).unwrap();
         let said = media.start_in_vain();
+        eprintln!("{said}");
         assert!(said.contains("tables.redb") && said.contains("to start without it, remove it"), "{said}");
         received.extend(own.receive(0, 50));
     }

@@ -1,5 +1,7 @@
 //! Viewers whose neighbour entries the kernel has lost, or does not trust, when they are to play: no packet is missing.
 
+use serde_json::Value as Json;
+
 use crate::network::{Media, must};
 use crate::origin::Options;
 use crate::server::Server;
@@ -21,7 +23,8 @@ fn films(driver: &str) {
     const PACKETS: usize = 60;
     let media = Media::start(driver, &[]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { tracks: 1, ..Options::default() });
-    let mac = must(media.viewers.check(&["cat", "/sys/class/net/eth0/address"])).text().trim().to_owned();
+    let link: Json = serde_json::from_str(&must(media.viewers.check(&["ip", "-j", "link", "show", "eth0"])).text()).unwrap();
+    let mac = link[0]["address"].as_str().unwrap();
     let mut sought = 0;
     for state in ["gone", "failed", "stale"] {
         for (proxy, own) in PROXIES {

@@ -11,7 +11,7 @@ use lab::{LinkConfig, Namespace, Running, Signal, veth};
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
-use crate::process::Done;
+use crate::process::{Done, ROOT};
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,7 +77,9 @@ impl Media {
             disk
         });
         let millrace = env!("CARGO_BIN_EXE_millrace");
-        let run = [millrace, "run", "media", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state];
+        // Whoever enters a mount namespace is in its root directory.
+        let app = format!("{ROOT}/apps/media");
+        let run = [millrace, "run", &app, "-c", &config, "--opt", level, "--socket", &socket, "--state", &state];
         words.extend(run.map(str::to_owned));
         let millrace = launch(&ns, &words);
         let [viewers, servers] = hosts;
