@@ -91,7 +91,13 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let each = (full - empty) / count as f64;
     results.add(&case, "millrace", "memory_per_session", "bytes, with its connection", vec![each]);
     for (name, left) in [("memory_left_per_session", left_once), ("memory_left_per_session_twice", left_twice)] {
-        results.add(&case, "millrace", name, "bytes, of those that were there at once", vec![(left - empty) / count as f64]);
+        results.add(
+            &case,
+            "millrace",
+            name,
+            "bytes, of those that were there at once",
+            vec![(left - empty) / count as f64],
+        );
     }
     millrace.end()
 }

@@ -23,7 +23,8 @@ fn films(driver: &str) {
     const PACKETS: usize = 60;
     let media = Media::start(driver, &[]);
     let server = Server::start(&media.servers, &ORIGINS, &Options { tracks: 1, ..Options::default() });
-    let link: Json = serde_json::from_str(&must(media.viewers.check(&["ip", "-j", "link", "show", "eth0"])).text()).unwrap();
+    let link: Json =
+        serde_json::from_str(&must(media.viewers.check(&["ip", "-j", "link", "show", "eth0"])).text()).unwrap();
     let mac = link[0]["address"].as_str().unwrap();
     let mut sought = 0;
     for state in ["gone", "failed", "stale"] {

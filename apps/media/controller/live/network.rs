@@ -70,7 +70,8 @@ impl Media {
         let mut words = Vec::new();
         let disk = size.map(|size| {
             std::fs::create_dir(&state).unwrap();
-            let mount = format!("mount -t tmpfs -o size={size},mode=700 disk {state} && echo mounted && exec sleep 600");
+            let mount =
+                format!("mount -t tmpfs -o size={size},mode=700 disk {state} && echo mounted && exec sleep 600");
             let mut disk = must(ns.command("unshare").args(["--mount", "sh", "-c", &mount]).spawn());
             must(disk.wait_for_text("mounted", PATIENCE));
             words.extend(["nsenter".to_owned(), format!("--mount=/proc/{}/ns/mnt", disk.id())]);

@@ -38,7 +38,10 @@ fn a_thousand_sessions_leave_nothing() {
                 all.push((client, session));
             }
             let held = model.proxy.held();
-            assert_eq!((held["sessions"], held["names of sessions"], held["sources of viewers"]), (SESSIONS, SESSIONS, SESSIONS));
+            assert_eq!(
+                (held["sessions"], held["names of sessions"], held["sources of viewers"]),
+                (SESSIONS, SESSIONS, SESSIONS)
+            );
             assert_eq!(held["presentations"], if live { 1 } else { SESSIONS });
             let ids: Vec<_> = model.proxy.session_states().iter().map(|own| own.id).collect();
             for (number, ((client, session), id)) in all.into_iter().zip(ids).enumerate() {

@@ -292,7 +292,9 @@ fn what_can_not_go_on_ends() {
 /// Another version may know more of a session, or less.
 #[test]
 fn records_of_other_versions() {
-    for (from, to, taken_up) in [("{", "{\"later\":[1],", 1), ("\"numbers\"", "\"figures\"", 0), ("\"url\"", "\"at\"", 0)] {
+    for (from, to, taken_up) in
+        [("{", "{\"later\":[1],", 1), ("\"numbers\"", "\"figures\"", 0), ("\"url\"", "\"at\"", 0)]
+    {
         let mut model = Model::new(live());
         plays_one(&mut model, CLIENT, 5000);
         for record in model.records.iter_mut().filter(|(key, _)| *key != "alive").map(|(_, record)| record) {

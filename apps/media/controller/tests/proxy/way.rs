@@ -60,7 +60,8 @@ fn a_film_begins_when_the_way_to_its_viewer_is_known() {
 fn each_viewer_is_looked_for_once_and_others_do_not_wait() {
     let mut model = Model::new(Options { live: true, tracks: 1, ..Options::default() });
     let clients = [CLIENT, CLIENT, CLIENT, OTHER].map(|from| model.client(from));
-    let sessions: Vec<_> = clients.iter().zip([5000, 5002, 5004, 6000]).map(|(own, port)| model.set_up(*own, URL, 1, port)).collect();
+    let sessions: Vec<_> =
+        clients.iter().zip([5000, 5002, 5004, 6000]).map(|(own, port)| model.set_up(*own, URL, 1, port)).collect();
     let address = unknown(&mut model, CLIENT);
     for at in 0..3 {
         assert_eq!(model.try_ask(clients[at], "PLAY", URL, &[("Session", &sessions[at])]), None);
