@@ -71,8 +71,10 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let left_once = left(1)?;
     // What the allocator keeps is used again; what nobody frees would be there twice.
     let once_more = || {
+        first.keep_alive()?;
         let mut viewers = (0..count).map(Viewer::set_up).collect::<Result<Vec<_>, _>>()?;
         viewers.iter_mut().try_for_each(Viewer::play)?;
+        first.keep_alive()?;
         viewers.into_iter().try_for_each(Viewer::tear_down)
     };
     network.viewers.enter(once_more).map_err(text)??;
