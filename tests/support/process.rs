@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -111,15 +112,43 @@ pub fn without_privileges() -> Vec<&'static str> {
     command
 }
 
-/// A directory that all users may use, removed when dropped.
+/// A directory that all users may use, removed when dropped, with all that instances whose state is in it have left in
+/// the kernel.
 pub struct Scratch(PathBuf);
+
+/// In front of the number of a test's process, in the names of its directories.
+const SCRATCH: &str = "millrace-test-";
+/// Where instances name what they have in the kernel, each in a directory with a link to its state.
+const PINS: &str = "/sys/fs/bpf/millrace";
+
+/// Takes what instances have left out of the kernel whose state is in a directory of which this holds, unless they run.
+/// An instance that is killed leaves it to the next one with its state, which a test's has not when the test has ended.
+fn forget_pins(is_over: impl Fn(&Path) -> bool) {
+    for dir in fs::read_dir(PINS).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let Some(state) = fs::read_link(dir.join("state")).ok() else { continue };
+        let is_free = || fs::File::open(&dir).is_ok_and(|dir| dir.try_lock().is_ok());
+        if state.ancestors().any(&is_over) && is_free() {
+            // Another test may do the same.
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
+}
+
+/// Whether a directory is one of a test whose process is gone, such as by its time limit.
+fn is_left_behind(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(SCRATCH));
+    let process = name.and_then(|name| name.split('-').next()?.parse::<u32>().ok());
+    process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists())
+}
 
 impl Scratch {
     /// A new, empty one.
     pub fn new() -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| forget_pins(is_left_behind));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-test-{}-{number}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("{SCRATCH}{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         Scratch(path)
@@ -148,6 +177,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        forget_pins(|dir| dir == self.0);
         // A drop can't report errors.
         let _ = fs::remove_dir_all(&self.0);
     }

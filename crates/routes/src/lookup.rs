@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use dataplane::controller::{NameError, NamedTables};
 
+use crate::decide::Reason;
 use crate::kernel::event::Mac;
-use crate::program::{HopAction, Tables, unmapped};
+use crate::program::{Hop, HopAction, Tables, unmapped};
 
 /// The way to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +53,9 @@ impl Lookup {
     /// The way to an address, of several that which packets of this flow take.
     pub fn find(&self, address: IpAddr, flow: u32) -> Answer {
         let Lookup(tables) = self;
-        let number = match address {
-            IpAddr::V4(v4) => tables.routes4.find(&v4),
-            IpAddr::V6(v6) => tables.routes6.find(&v6),
-        };
-        let hop = |number: u32| tables.hops.get(&number).unwrap_or_default();
-        let mut found = hop(number.unwrap_or(0));
+        let mut found = self.first(address);
         if found.action == HopAction::Group {
-            let way = flow.checked_rem(found.ways.into()).unwrap_or(0);
-            found = hop(tables.ways.get(&found.first.wrapping_add(way)).unwrap_or(0));
+            found = self.member(&found, flow.checked_rem(found.ways.into()).unwrap_or(0));
         }
         match found.action {
             HopAction::Send => {
@@ -76,5 +71,38 @@ impl Lookup {
             HopAction::Drop => Answer::Drop(found.reason),
             HopAction::Host | HopAction::Group => Answer::Host,
         }
+    }
+
+    /// Whether it is known what becomes of packets to an address, whichever way they take: they leave, or are dropped
+    /// as a route says. It is not where a neighbour is not resolved yet, nor where the host has to know.
+    pub fn is_known(&self, address: IpAddr) -> bool {
+        let is_known = |hop: &Hop| match hop.action {
+            HopAction::Send => true,
+            HopAction::Drop => hop.reason != Hop::drop(Reason::Unresolved).reason,
+            HopAction::Host | HopAction::Group => false,
+        };
+        let found = self.first(address);
+        match found.action {
+            HopAction::Group => (0..found.ways.into()).all(|way| is_known(&self.member(&found, way))),
+            _ => is_known(&found),
+        }
+    }
+
+    fn hop(&self, number: u32) -> Hop {
+        self.0.hops.get(&number).unwrap_or_default()
+    }
+
+    /// The next hop to an address, or the group of them.
+    fn first(&self, address: IpAddr) -> Hop {
+        let number = match address {
+            IpAddr::V4(v4) => self.0.routes4.find(&v4),
+            IpAddr::V6(v6) => self.0.routes6.find(&v6),
+        };
+        self.hop(number.unwrap_or(0))
+    }
+
+    /// One of a group.
+    fn member(&self, group: &Hop, way: u32) -> Hop {
+        self.hop(self.0.ways.get(&group.first.wrapping_add(way)).unwrap_or(0))
     }
 }

@@ -154,6 +154,9 @@ fn unresolved_neighbours_are_asked_for_and_followed() {
     let settings = Settings { unresolved: Fate::Drop, ..Settings::default() };
     let mut mirror = after(&named, settings, LAST);
     assert_eq!(find(&named, "10.0.2.77", 0), reason("neighbour_unresolved"));
+    let is_known = |to: &str| Lookup::new(&named).unwrap().unwrap().is_known(address(to));
+    // Of a group, and where a route says that packets are dropped; the host's own.
+    assert_eq!(["10.0.2.77", "10.8.1.1", "10.9.8.1", "10.0.2.1"].map(is_known), [false, true, true, false]);
     assert_eq!(mirror.wanted(), []);
     let mut tables = Tables::find(&named).unwrap().unwrap();
     for wanted in ["10.0.2.77", "10.7.9.9", "10.0.2.12", "10.9.8.1"] {
@@ -173,6 +176,7 @@ fn unresolved_neighbours_are_asked_for_and_followed() {
     hear(&mut mirror, known(1, false));
     let first = route(&named, "10.0.2.77");
     assert_eq!((first.port, first.mac.1), (2, [2, 0, 0, 0, 9, 1]));
+    assert!(is_known("10.0.2.77"));
     hear(&mut mirror, known(2, false));
     assert_eq!(route(&named, "10.0.2.77").mac.1, [2, 0, 0, 0, 9, 2]);
     tables.used.set(&first.number, &1).unwrap();
@@ -183,6 +187,7 @@ fn unresolved_neighbours_are_asked_for_and_followed() {
     assert_eq!(mirror.in_use().unwrap(), [(address("10.0.2.77"), p2)]);
     hear(&mut mirror, known(0, false));
     assert_eq!(find(&named, "10.0.2.77", 0), reason("neighbour_unresolved"));
+    assert!(!is_known("10.0.2.77"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use lab::{LinkConfig, Namespace, Running, Signal, veth};
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
-use crate::process::Done;
+use crate::process::{Done, ROOT};
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,8 +25,10 @@ pub struct Media {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
-    /// What it was started with.
-    arguments: Vec<String>,
+    /// What it was started with, behind what runs it in another mount namespace.
+    words: Vec<String>,
+    /// That namespace, where it has a disk of its own for its state.
+    disk: Option<Running>,
     pub proxy: Namespace,
     pub viewers: Namespace,
     pub servers: Namespace,
@@ -35,6 +37,11 @@ pub struct Media {
 impl Media {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced.
     pub fn start(driver: &str, changes: &[(&str, &str)]) -> Media {
+        Media::start_on(driver, changes, None)
+    }
+
+    /// The same with a disk of a size for its state.
+    pub fn start_on(driver: &str, changes: &[(&str, &str)], size: Option<&str>) -> Media {
         let ns = must(Namespace::new("proxy"));
         let hosts = ["viewers", "servers"].map(|name| {
             let host = must(Namespace::new(name));
@@ -60,11 +67,24 @@ impl Media {
         let config = runtime.write("media.toml", &text);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
-        let arguments =
-            ["run", "media", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state].map(str::to_owned);
-        let millrace = launch(&ns, &arguments);
+        let mut words = Vec::new();
+        let disk = size.map(|size| {
+            std::fs::create_dir(&state).unwrap();
+            let mount =
+                format!("mount -t tmpfs -o size={size},mode=700 disk {state} && echo mounted && exec sleep 600");
+            let mut disk = must(ns.command("unshare").args(["--mount", "sh", "-c", &mount]).spawn());
+            must(disk.wait_for_text("mounted", PATIENCE));
+            words.extend(["nsenter".to_owned(), format!("--mount=/proc/{}/ns/mnt", disk.id())]);
+            disk
+        });
+        let millrace = env!("CARGO_BIN_EXE_millrace");
+        // Whoever enters a mount namespace is in its root directory.
+        let app = format!("{ROOT}/apps/media");
+        let run = [millrace, "run", &app, "-c", &config, "--opt", level, "--socket", &socket, "--state", &state];
+        words.extend(run.map(str::to_owned));
+        let millrace = launch(&ns, &words);
         let [viewers, servers] = hosts;
-        let media = Media { millrace, runtime, arguments: arguments.into(), proxy: ns, viewers, servers };
+        let media = Media { millrace, runtime, words, disk, proxy: ns, viewers, servers };
         media.listens();
         media
     }
@@ -92,8 +112,26 @@ impl Media {
 
     /// Starts it again.
     pub fn start_again(&mut self) {
-        self.millrace = launch(&self.proxy, &self.arguments);
+        self.millrace = launch(&self.proxy, &self.words);
         self.listens();
+    }
+
+    /// What it says where it can't start.
+    pub fn start_in_vain(&self) -> String {
+        let output = must(self.proxy.command(&self.words[0]).args(&self.words[1..]).run());
+        assert_ne!(output.status.code(), Some(0), "{output}");
+        output.both()
+    }
+
+    /// A file of its state.
+    pub fn state(&self, name: &str) -> String {
+        let root = self.disk.as_ref().map_or_else(String::new, |disk| format!("/proc/{}/root", disk.id()));
+        format!("{root}{}/{name}", self.runtime.path("state"))
+    }
+
+    /// What it has said.
+    pub fn said(&self) -> String {
+        self.millrace.both()
     }
 
     /// Runs a command of `millrace` for this instance.
@@ -139,8 +177,8 @@ impl Media {
     }
 }
 
-fn launch(host: &Namespace, arguments: &[String]) -> Running {
-    let mut millrace = must(host.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+fn launch(host: &Namespace, words: &[String]) -> Running {
+    let mut millrace = must(host.command(&words[0]).args(&words[1..]).spawn());
     must(millrace.wait_for_text("running on 2 ports", PATIENCE));
     millrace
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::network::Media;
+use crate::network::{Media, must};
 use crate::origin::Options;
 use crate::server::{SSRC, Server};
 use crate::viewer::{Viewer, compare};
-use crate::{ORIGINS, PROXIES, viewer};
+use crate::{ORIGINS, PROXIES, source, viewer};
 
 fn sessions(media: &Media) -> usize {
     media.json(&["media", "sessions"]).as_array().unwrap().len()
@@ -93,6 +93,85 @@ fn killed_in_the_kernel() {
 #[test]
 fn killed_on_workers() {
     killed("afpacket", 1);
+}
+
+/// A source without RTSP sends on to a group; the kernel forwards what comes while nobody is there.
+#[test]
+fn a_source_without_rtsp_outlasts_the_process() {
+    for (name, to) in [("hall", "239.1.2.3:5004"), ("own", "10.0.2.1:5010")] {
+        let mut media = source::start("xdp");
+        let mut sender = source::Sender::new(&media, "10.0.2.11:7100", to, false);
+        let mut own = viewer(&media, PROXIES[0], name, 1);
+        own.play();
+        sender.begin(&media);
+        sender.send(50);
+        let mut received = own.receive(0, 50);
+        for _ in 0..2 {
+            media.kill();
+            sender.send(50);
+            received.extend(own.receive(0, 50));
+            media.start_again();
+            sender.send(50);
+            received.extend(own.receive(0, 50));
+            assert_eq!(media.metric("media_sessions_taken_up_total"), 1, "{name}");
+        }
+        assert_eq!(compare(&received, &sender.sent), 0, "{name}: nothing is missing");
+        assert_eq!(media.metric("media_packets_at_sockets_total"), 0);
+        assert_eq!(source::groups(&media).contains("239.1.2.3"), name == "hall");
+        // Another one joins.
+        let mut other = viewer(&media, PROXIES[1], name, 1);
+        other.play();
+        sender.send(50);
+        for own in [&mut own, &mut other] {
+            assert_eq!(compare(&own.receive(0, 50), &sender.sent), 0);
+            own.connect_again(&media.viewers);
+            own.good("TEARDOWN", &own.url.clone(), &[]);
+        }
+        media.wait("the group is not left", |media| !source::groups(media).contains("239.1.2.3"));
+        media.stop();
+    }
+}
+
+#[test]
+fn a_group_of_a_server_outlasts_the_process() {
+    let mut media = Media::start("xdp", &[("# transport = \"tcp\"", "transport = \"multicast\"")]);
+    must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    let options = Options { live: true, tracks: 1, group: Some("239.7.7.7".into()), ..Options::default() };
+    let server = Server::outlasting(&media.servers, &ORIGINS, &options);
+    let mut own = viewer(&media, PROXIES[0], "door", 1);
+    own.play();
+    let mut received = own.receive(0, 50);
+    media.kill();
+    received.extend(own.receive(0, 50));
+    media.start_again();
+    received.extend(own.receive(0, 100));
+    assert!(source::groups(&media).contains("239.7.7.7"), "{}", source::groups(&media));
+    assert_eq!(media.metric("media_sessions_taken_up_total"), 1);
+    let sent = server.log.lock().unwrap().sent[&0].clone();
+    assert_eq!(compare(&received, &sent), 0);
+    assert_eq!((server.count("SETUP"), server.count("PLAY")), (1, 1), "the server was asked nothing anew");
+    own.connect_again(&media.viewers);
+    own.good("TEARDOWN", &own.url.clone(), &[]);
+    media.wait("the server was not told", |_| server.count("TEARDOWN") == 1);
+    media.wait("the group is not left", |media| !source::groups(media).contains("239.7.7.7"));
+    media.stop();
+}
+
+/// What is named in the kernel with a state in this directory, or below.
+fn pins(directory: &str) -> usize {
+    let all = std::fs::read_dir("/sys/fs/bpf/millrace").into_iter().flatten().flatten();
+    let states = all.filter_map(|own| std::fs::read_link(own.path().join("state")).ok());
+    states.filter(|state| state.starts_with(directory)).count()
+}
+
+/// A test that fails ends its instance as `kill -9` does.
+#[test]
+fn a_test_that_ends_early_leaves_nothing_in_the_kernel() {
+    let media = Media::start("xdp", &[]);
+    let state = media.state("");
+    assert_eq!(pins(&state), 1);
+    drop(media);
+    assert_eq!(pins(&state), 0);
 }
 
 #[test]

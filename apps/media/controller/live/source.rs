@@ -11,24 +11,24 @@ use crate::viewer::{Viewer, compare};
 use crate::{ORIGINS, PROXIES, viewer};
 
 /// Who sends RTP, or a transport stream without it, to a place.
-struct Sender {
+pub struct Sender {
     socket: UdpSocket,
     to: SocketAddr,
     bare: bool,
     next: u16,
-    sent: Sent,
+    pub sent: Sent,
     /// What was sent, in order.
     payloads: Vec<Vec<u8>>,
 }
 
 impl Sender {
-    fn new(media: &Media, from: &str, to: &str, bare: bool) -> Sender {
+    pub fn new(media: &Media, from: &str, to: &str, bare: bool) -> Sender {
         let from: SocketAddr = from.parse().unwrap();
         let socket = media.servers.enter(|| UdpSocket::bind(from)).unwrap().unwrap();
         Sender { socket, to: to.parse().unwrap(), bare, next: from.port(), sent: Sent::new(), payloads: Vec::new() }
     }
 
-    fn send(&mut self, count: u16) {
+    pub fn send(&mut self, count: u16) {
         for _ in 0..count {
             self.next = self.next.wrapping_add(1);
             let (sequence, timestamp) = (self.next, u32::from(self.next) * 90);
@@ -50,7 +50,7 @@ impl Sender {
     }
 
     /// Sends until the proxy knows who sends. Behind an `afpacket` port the first packet may come by both ways.
-    fn begin(&mut self, media: &Media) {
+    pub fn begin(&mut self, media: &Media) {
         self.send(1);
         let own = self.socket.local_addr().unwrap().to_string();
         media.wait("the sender is not heard", |media| {
@@ -60,7 +60,7 @@ impl Sender {
     }
 }
 
-fn start(driver: &str) -> Media {
+pub fn start(driver: &str) -> Media {
     let section = "[controllers.media.limits]";
     let stream = |name: &str, keys: &str| format!("[controllers.media.streams.{name}]\n{keys}\n\n");
     let streams = [
@@ -79,7 +79,7 @@ fn start(driver: &str) -> Media {
 }
 
 /// Groups that the proxy's host is a member of.
-fn groups(media: &Media) -> String {
+pub fn groups(media: &Media) -> String {
     must(media.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text().to_owned()
 }
 

@@ -249,13 +249,19 @@ impl Viewer {
         std::iter::from_fn(|| media.recv(&mut buffer).ok().map(|length| read(&buffer[..length], own.ssrc))).collect()
     }
 
-    /// A report of the sender, as it came.
+    /// A report of the sender, as it came, or the end of its stream. Before it has sent it may have said something as a
+    /// receiver.
     pub fn report(&mut self, track: usize) -> Vec<u8> {
         let (_, reports) = self.tracks[track].sockets.as_ref().unwrap();
         reports.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut buffer = [0; 2048];
-        let length = reports.recv(&mut buffer).unwrap();
-        buffer[..length].to_vec()
+        loop {
+            let length = reports.recv(&mut buffer).unwrap();
+            let said = wire::rtcp::parse(&buffer[..length]).unwrap();
+            if !said.senders.is_empty() || !said.ended.is_empty() {
+                return buffer[..length].to_vec();
+            }
+        }
     }
 
     /// Reads reports of the sender until one says that its stream has ended; why.

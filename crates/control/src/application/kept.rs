@@ -35,7 +35,9 @@ impl Kept {
         for (key, value) in changes {
             let differs = match value {
                 Some(value) if state.all.get(&key) == Some(&value) => false,
-                Some(value) => {
+                Some(mut value) => {
+                    // It stays, and was made by a writer that takes more room than it needs.
+                    value.shrink_to_fit();
                     state.all.insert(key.clone(), value);
                     true
                 }

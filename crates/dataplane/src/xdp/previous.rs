@@ -28,8 +28,8 @@ pub struct PreviousInstance {
     size: usize,
     /// Name, what it was declared as, and where it lies.
     tables: Vec<(String, String, EntryLayout)>,
-    /// What was handed on.
-    given: Values,
+    /// What was handed on; none: nothing is to be.
+    given: Option<Values>,
 }
 
 /// Where entries lie.
@@ -112,7 +112,7 @@ impl PreviousInstance {
         };
         let tables = lines.map(|line| table(line).ok_or_else(damaged)).collect::<io::Result<Vec<_>>>()?;
         let memory = Mapping::of_fd(memory.as_raw_fd(), size)?;
-        Ok(PreviousInstance { memory, size, tables, given: Values::new() })
+        Ok(PreviousInstance { memory, size, tables, given: None })
     }
 
     /// The entries of a table that packets change and that is declared as it was, as they are kept
@@ -173,13 +173,13 @@ impl PreviousInstance {
 
     /// Lets a program's tables hold what these have, where they are declared the same. How many entries.
     pub fn bequeath(&mut self, program: &Program, tables: &Tables) -> usize {
-        self.given = self.all(program);
+        let given = self.all(program);
         for id in (0..program.tables.len() as u32).map(TableId) {
             if !self.has(program, id) {
                 continue;
             }
             for there in tables.dump(id) {
-                if !self.given.contains_key(&(id, there.key.clone())) {
+                if !given.contains_key(&(id, there.key.clone())) {
                     // What a packet has removed meanwhile is gone.
                     let _ = tables.remove(id, &there.key, there.prefix_len);
                 }
@@ -189,14 +189,18 @@ impl PreviousInstance {
             let entry = TableEntry { key: key.clone(), prefix_len: None, value: value.clone() };
             tables.insert_kept(*id, &entry).is_ok()
         };
-        self.given.iter().filter(|entry| insert(*entry)).count()
+        let count = given.iter().filter(|entry| insert(*entry)).count();
+        self.given = Some(given);
+        count
     }
 
     /// Hands on what packets have changed here since the last time, where the new program has not changed it since.
-    /// Where both change a value at that time, the new one's changes count.
+    /// Where both change a value at that time, the new one's changes count. Nothing where nothing was handed on before,
+    /// as whoever starts has begun without a state.
     pub fn catch_up(&mut self, program: &Program, tables: &Tables) {
+        let Some(given) = self.given.take() else { return };
         let now = self.all(program);
-        let given = std::mem::replace(&mut self.given, now.clone());
+        self.given = Some(now.clone());
         let current: Values = (0..program.tables.len() as u32)
             .map(TableId)
             .filter(|id| self.has(program, *id))

@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 31] = [
+    let counters: [(&str, &str, u64); 32] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -46,6 +46,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_late_lost_total", "times that kept packets were dropped before a viewer had them", counts.late_lost),
         ("media_receivers_refused_total", "tracks that had as many receivers as they may", counts.group_full),
         ("media_returns_hasty_total", "streams whose next packets may have overtaken some", counts.hasty),
+        ("media_ways_sought_total", "viewers whose way was not known when they were to play", counts.sought),
         ("media_flows_refused_total", "flow entries that the program's table had no room for", counts.no_flow),
         ("media_sessions_taken_up_total", "sessions of a process before that went on", counts.taken_up),
         ("media_sessions_not_taken_up_total", "sessions of a process before that could not", counts.not_taken_up),

@@ -68,7 +68,7 @@ impl<W: World> Proxy<W> {
             had_session: false,
             heard: self.now,
         };
-        self.clients.insert(id, client);
+        self.clients.insert(id, Box::new(client));
         Some(id)
     }
 
@@ -107,9 +107,8 @@ impl<W: World> Proxy<W> {
         self.end_tunnel(id);
         self.end_publisher(id, Some("the connection of its publisher has ended"));
         client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
-        for upstream in self.upstreams.values_mut() {
-            upstream.waiting.retain(|(client, _)| *client != id);
-        }
+        let waiting = self.upstreams.values_mut().map(|own| &mut own.waiting).chain(self.sought.values_mut());
+        waiting.for_each(|own| own.retain(|(client, _)| *client != id));
     }
 
     pub(super) fn client_tick(&mut self, id: ClientId) {
@@ -138,6 +137,10 @@ impl<W: World> Proxy<W> {
                 return;
             }
             let Some(request) = client.waiting.pop_front() else { return };
+            if client.waiting.is_empty() {
+                // A connection that says nothing keeps no memory.
+                client.waiting = VecDeque::new();
+            }
             (client.busy, client.admitted) = (true, false);
             if let Some(agent) = request.headers.get("user-agent") {
                 client.agent = Some(agent.chars().take(MOST_AGENT).collect());

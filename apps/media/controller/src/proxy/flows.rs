@@ -4,7 +4,7 @@
 //! Receivers are members of their track's group as long as they play, also the only one. So it goes from one to several
 //! and back by one change of the flow entry, and nobody is without packets in between.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const HANDED_OVER: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     /// Sessions that have set it up over UDP: there is room in the group for all of them.
-    reserved: HashSet<SessionId>,
+    reserved: BTreeSet<SessionId>,
     /// Those of them that play, with their numbers in the group.
     receivers: BTreeMap<SessionId, (u32, Receiver)>,
     /// Those that play on their connections.
@@ -47,6 +47,11 @@ pub(super) struct Audience {
 }
 
 impl Audience {
+    /// Entries about sessions.
+    pub(super) fn len(&self) -> usize {
+        self.reserved.len() + self.receivers.len() + self.carried.len() + self.late.len()
+    }
+
     /// Whether the controller has nothing to do with its packets.
     pub(super) fn is_of_receivers_alone(&self) -> bool {
         self.carried.is_empty() && !self.late.is_on()

@@ -65,6 +65,11 @@ impl Late {
         }
     }
 
+    /// Viewers that have not got all of it yet.
+    pub(super) fn len(&self) -> usize {
+        self.behind.len()
+    }
+
     /// Whether anything is kept.
     pub(super) fn is_on(&self) -> bool {
         self.most != 0

@@ -11,6 +11,7 @@
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
+//! | `way` | viewers over UDP whose neighbour is not resolved yet |
 //! | `early` | packets that come before the answer to PLAY |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
 //! | `track`, `request` | its tracks, and what its origin is asked |
@@ -57,17 +58,18 @@ mod target;
 mod track;
 mod tunnel;
 mod upstream;
+mod way;
 pub mod world;
 
 pub use self::flows::MOST_RECEIVERS;
 pub use self::take_up::Left;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::keyed_map::KeyedMap;
+use wire::rtsp::message::Request;
 
 use self::admission::Guesses;
 use self::client::Client;
@@ -94,6 +96,8 @@ pub type UpstreamId = u64;
 pub const MOST_TRACKS: u32 = 65536;
 /// Places that are not given again at once: a worker may have packets for the group of a track that has ended.
 const RESTING: usize = 64;
+/// Effects of one event that there is room for at any time; some events have thousands.
+const FEW: usize = 256;
 
 /// What was counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +158,8 @@ pub struct Counts {
     pub group_full: u64,
     /// Streams that went to one receiver again although a worker may have had packets of them.
     pub hasty: u64,
+    /// Times that the way to a viewer was not known when it was to play.
+    pub sought: u64,
     /// Sessions of a process before that went on,
     pub taken_up: u64,
     /// and that could not.
@@ -162,26 +168,28 @@ pub struct Counts {
     pub unwritten: u64,
 }
 
-/// The proxy.
+/// The proxy. What there is thousands of is in trees, which take room for what they have alone, and give it back.
 pub struct Proxy<W> {
     /// What it asks.
     pub world: W,
     settings: Arc<Settings>,
     /// The time, by the clock of the world.
     now: Duration,
-    clients: HashMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, Box<Client>>,
     /// Those that speak over HTTP.
     tunnels: Tunnels,
     /// Those that publish.
     publishers: HashMap<ClientId, Publisher>,
-    sessions: HashMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, Box<Session>>,
     /// By the text that clients know.
-    names: KeyedMap<String, SessionId>,
+    names: BTreeMap<String, SessionId>,
     /// By the source that a receiver knows: session and track.
-    sources: KeyedMap<u32, (SessionId, usize)>,
+    sources: BTreeMap<u32, (SessionId, usize)>,
     upstreams: HashMap<UpstreamId, Upstream>,
     /// Those that others may join, or take over when they have been described.
     joinable: HashMap<Presentation, UpstreamId>,
+    /// Requests to play that wait until the way to an address is known.
+    sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -223,14 +231,15 @@ impl<W: World> Proxy<W> {
             world,
             settings,
             now,
-            clients: HashMap::new(),
+            clients: BTreeMap::new(),
             tunnels: Tunnels::default(),
             publishers: HashMap::new(),
-            sessions: HashMap::new(),
-            names: KeyedMap::default(),
-            sources: KeyedMap::default(),
+            sessions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            sources: BTreeMap::new(),
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
+            sought: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),
@@ -265,7 +274,11 @@ impl<W: World> Proxy<W> {
 
     /// The next effect, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let next = self.effects.pop_front();
+        if next.is_none() {
+            self.effects.shrink_to(FEW);
+        }
+        next
     }
 
     /// The time of all that follows.
@@ -323,9 +336,7 @@ impl<W: World> Proxy<W> {
     }
 }
 
-/// Sets of numbers that are kept in order, so that effects come in the same order in each run.
-fn ordered(ids: &HashSet<u64>) -> Vec<u64> {
-    let mut ids: Vec<u64> = ids.iter().copied().collect();
-    ids.sort_unstable();
-    ids
+/// Numbers of sessions, of which some may leave meanwhile; in the same order in each run.
+fn ordered(ids: &BTreeSet<u64>) -> Vec<u64> {
+    ids.iter().copied().collect()
 }

@@ -14,7 +14,7 @@ use super::{ClientId, Proxy, SessionId, UpstreamId};
 
 impl<W: World> Proxy<W> {
     /// The session of a request about a whole presentation.
-    fn aggregate(&mut self, id: ClientId, request: &Request) -> Option<SessionId> {
+    pub(super) fn aggregate(&mut self, id: ClientId, request: &Request) -> Option<SessionId> {
         let session = match self.session_of(id, request) {
             Ok(session) => session,
             Err(status) => {
@@ -41,6 +41,12 @@ impl<W: World> Proxy<W> {
         if range.is_some() && range.and_then(range::parse).is_none() {
             return self.refuse(id, &request, 457);
         }
+        if !self.waits_for_way(id, &request, session) {
+            self.play_now(id, request, session);
+        }
+    }
+
+    pub(super) fn play_now(&mut self, id: ClientId, request: Request, session: SessionId) {
         let Some(upstream) = self.sessions.get(&session).map(|own| own.upstream) else { return };
         let Some(own) = self.upstreams.get_mut(&upstream) else { return self.refuse(id, &request, 454) };
         if own.live {

@@ -11,6 +11,7 @@ use wire::rtp::Rewrite;
 use super::accounts::{Account, Total};
 use super::recovery::{Position, Recovery};
 use super::session::{Delivery, Session};
+use super::source::Source;
 use super::track::{Track, TrackState};
 use super::world::World;
 use super::{Proxy, SessionId, UpstreamId};
@@ -83,6 +84,11 @@ pub(super) struct StreamRecord {
     pub(super) description: String,
     pub(super) carried: bool,
     pub(super) may_be_carried: bool,
+    /// Whether its origin sends it to a group, and whether its source has no RTSP.
+    #[serde(default)]
+    pub(super) multicast: bool,
+    #[serde(default)]
+    pub(super) plain: bool,
     pub(super) playing: bool,
     pub(super) played_at: Duration,
     pub(super) position: Position,
@@ -101,6 +107,12 @@ pub(super) struct TrackRecord {
     /// The status with which the origin has refused it.
     pub(super) refused: Option<u16>,
     pub(super) port: u16,
+    /// The address of the port, where that is a group or a source's without RTSP,
+    #[serde(default)]
+    pub(super) listens: Option<IpAddr>,
+    /// and who sends there, where that source is one without RTSP.
+    #[serde(default)]
+    pub(super) sender: Option<SocketAddr>,
     pub(super) number: u32,
     pub(super) before: Option<u32>,
     pub(super) rtcp: Option<SocketAddr>,
@@ -144,7 +156,7 @@ impl SessionRecord {
 }
 
 impl TrackRecord {
-    fn new(at: usize, own: &Track, wanted: &[usize]) -> TrackRecord {
+    fn new(at: usize, own: &Track, wanted: &[usize], source: Option<&Source>) -> TrackRecord {
         TrackRecord {
             control: own.control.clone(),
             is_there: own.state == TrackState::Ready || wanted.contains(&at),
@@ -153,6 +165,8 @@ impl TrackRecord {
                 _ => None,
             },
             port: own.port,
+            listens: own.listens,
+            sender: source.and_then(|own| own.sender(at)),
             number: own.number,
             before: own.before,
             rtcp: own.rtcp,
@@ -207,18 +221,17 @@ impl<W: World> Proxy<W> {
     }
 
     /// A presentation has a record as soon as it has a session. One that is published ends with its publisher's
-    /// connection, one for which a client proves something with the client's; and what comes to groups, or from sources
-    /// without RTSP, is asked for anew.
+    /// connection. So does one for which a client proves something: its origin wants a proof of the client's, who alone
+    /// has the password, with each request that would keep the session there.
     fn stream_record(&self, id: UpstreamId) -> Option<StreamRecord> {
         let own = self.upstreams.get(&id)?;
         let described = own.description.as_ref().filter(|_| own.publisher.is_none())?;
-        let is_bound = own.source.is_some() || own.presentation.prover.is_some();
-        let listens = own.tracks.iter().any(|track| track.listens.is_some());
-        if is_bound || listens || own.viewers.is_empty() && own.session.is_none() {
+        if own.presentation.prover.is_some() || own.viewers.is_empty() && own.session.is_none() {
             return None;
         }
         let wanted = own.recovery.as_ref().and_then(Recovery::wanted);
         let (plays, tracks) = wanted.unwrap_or((own.playing, &[]));
+        let track = |(at, of): (usize, &Track)| TrackRecord::new(at, of, tracks, own.source.as_ref());
         let asked = &own.presentation;
         let credentials = |own: &Credentials| (own.user.clone(), own.password.clone());
         Some(StreamRecord {
@@ -236,12 +249,14 @@ impl<W: World> Proxy<W> {
             description: described.text(),
             carried: own.carried,
             may_be_carried: own.may_be_carried,
+            multicast: own.multicast,
+            plain: own.source.is_some(),
             playing: plays,
             played_at: own.played_at,
             position: own.position,
             since: own.since,
             is_recovering: own.is_recovering(),
-            tracks: own.tracks.iter().enumerate().map(|(at, own)| TrackRecord::new(at, own, tracks)).collect(),
+            tracks: own.tracks.iter().enumerate().map(track).collect(),
         })
     }
 }

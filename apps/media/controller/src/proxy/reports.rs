@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// The last packets of a stream take no longer through workers and the controller; BYE must not overtake them.
 const LINGER: Duration = Duration::from_millis(100);
 /// The name of the proxy's own source, and of streams: it names no host.
-const NAME: &str = "millrace";
+pub(super) const NAME: &str = "millrace";
 
 impl<W: World> Proxy<W> {
     /// RTCP has come to a pair of own ports towards an origin.

@@ -164,7 +164,7 @@ impl<W: World> Proxy<W> {
             agent,
             total: Total::default(),
         };
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         self.touch_session(id);
         self.touch_stream(upstream);
         self.counts.sessions += 1;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use wire::rtp;
 use wire::rtsp::transport::Transport;
 
+use super::records::{StreamRecord, TrackRecord};
 use super::target::Target;
 use super::track::{TrackState, tracks_of};
 use super::upstream::{UNUSED, Upstream};
@@ -43,6 +44,22 @@ struct Sender {
     ssrc: u32,
 }
 
+impl Source {
+    /// Who sends a track.
+    pub(super) fn sender(&self, track: usize) -> Option<SocketAddr> {
+        self.senders.get(track)?.from
+    }
+}
+
+impl Plain {
+    /// Where a track comes to.
+    fn listening(&self, track: usize) -> Option<Listening> {
+        let (address, port) = *self.places.get(track)?;
+        let interface = self.interface.clone().map_or(Interface::Any, Interface::Named);
+        Some(Listening { address, port, source: self.source, interface, reports: !self.bare })
+    }
+}
+
 impl<W: World> Proxy<W> {
     /// Begins to listen to a source; `Err` with the status where that can't be.
     pub(super) fn open_source(&mut self, target: &Target, plain: &Arc<Plain>) -> Result<UpstreamId, u16> {
@@ -54,17 +71,12 @@ impl<W: World> Proxy<W> {
         (own.playing, own.played_at) = (true, self.now);
         own.tracks = tracks_of(&plain.description, &url);
         own.description = Some(plain.description.clone());
-        let new =
-            |_| Sender { sequence: self.world.random() as u16, ssrc: self.world.random() as u32, ..Sender::default() };
-        let senders = plain.places.iter().map(new).collect();
+        let senders = plain.places.iter().map(|_| self.new_sender(None)).collect();
         own.source = Some(Source { plain: plain.clone(), senders, silent: false });
         self.counts.upstreams += 1;
         self.counts_of(None, &url).asked += 1;
         self.upstreams.insert(id, own);
-        for (track, place) in plain.places.iter().enumerate() {
-            let interface = plain.interface.clone().map_or(Interface::Any, Interface::Named);
-            let (source, reports) = (plain.source, !plain.bare);
-            let listening = Listening { address: place.0, port: place.1, source, interface, reports };
+        for (track, listening) in (0..plain.places.len()).filter_map(|at| Some((at, plain.listening(at)?))) {
             if let Err(why) = self.listen(id, track, &listening) {
                 tracing::warn!(source = %url, "{why}");
                 self.counts.failed += 1;
@@ -75,6 +87,54 @@ impl<W: World> Proxy<W> {
             }
         }
         Ok(id)
+    }
+
+    fn new_sender(&mut self, from: Option<SocketAddr>) -> Sender {
+        let (sequence, ssrc) = (self.world.random() as u16, self.world.random() as u32);
+        Sender { from, since: self.now, sequence, ssrc }
+    }
+
+    /// The source of a presentation that a process before had; none where the configuration has it no more, or
+    /// otherwise.
+    pub(super) fn source_again(&mut self, record: &StreamRecord) -> Option<Source> {
+        let named = self.settings.streams.iter().find(|own| own.url == record.asked.0 && own.plain.is_some());
+        let plain = named?.plain.clone()?;
+        let same_place = |(own, place): (&TrackRecord, &(IpAddr, u16))| own.is_place(*place);
+        let is_same = plain.description.text() == record.description
+            && plain.places.len() == record.tracks.len()
+            && record.tracks.iter().zip(&plain.places).all(same_place);
+        if !is_same {
+            return None;
+        }
+        let again = |own: &TrackRecord| {
+            let mut sender = self.new_sender(own.sender);
+            let progress = self.world.progress(own.number);
+            // Numbers of packets without RTP, which the process before has counted, go on.
+            if progress.seen != 0 {
+                (sender.sequence, sender.ssrc) = ((progress.highest as u16).wrapping_add(1), progress.ssrc);
+            }
+            sender
+        };
+        let senders = record.tracks.iter().map(again).collect();
+        Some(Source { plain, senders, silent: false })
+    }
+
+    /// Has a track come again where it came to for a process before: to a source's place without RTSP, or to a group
+    /// that is joined where its origin is reached. Whether it does.
+    pub(super) fn listen_again(
+        &mut self,
+        source: Option<&Source>,
+        track: usize,
+        (address, port): (IpAddr, u16),
+        local: Option<IpAddr>,
+    ) -> bool {
+        let listening = match (source, local) {
+            (Some(source), _) => source.plain.listening(track),
+            (None, Some(local)) => Some(Listening::of_group(address, port, local)),
+            (None, None) => None,
+        };
+        let listens = listening.map(|own| self.world.listen(&own));
+        listens.is_some_and(|own| own.inspect_err(|why| tracing::warn!("{why}")).is_ok())
     }
 
     /// Has a track come to a group, or to an own address, where nothing is said by RTSP of the sender's port.
@@ -140,6 +200,7 @@ impl<W: World> Proxy<W> {
         let sender = &mut source.senders[track];
         if sender.from.replace(from) != Some(from) {
             sender.since = now;
+            self.records.streams.insert(id);
         }
         of.source = Some(from.ip());
         if bare {
@@ -198,6 +259,7 @@ impl<W: World> Proxy<W> {
             of.number = next;
         }
         self.upstreams.insert(id, own);
+        self.touch_stream(id);
         self.open_accounts(id);
         self.update_flows(id);
     }
@@ -217,7 +279,8 @@ impl<W: World> Proxy<W> {
         let (limit, retry) = (self.settings.timeouts.silence, self.settings.timeouts.retry);
         let clock = self.world.clock();
         let Some(own) = self.upstreams.get(&id).filter(|_| !limit.is_zero()) else { return };
-        let mut quiet = self.now.saturating_sub(own.played_at);
+        // As in `notice_silence`.
+        let mut quiet = self.now.saturating_sub(own.played_at.max(own.taken_up.unwrap_or_default()));
         for place in own.tracks.iter().flat_map(|of| of.before.into_iter().chain([of.number])) {
             let progress = self.world.progress(place);
             if progress.seen != 0 {
@@ -260,8 +323,7 @@ impl<W: World> Proxy<W> {
         let (Some(address), Some((port, _))) = (group, chosen.port.filter(|(port, _)| *port >= 1024)) else {
             return Err("the answer to SETUP names no group, or no port of it".into());
         };
-        let listening = Listening { address, port, source: None, interface: Interface::Of(local), reports: true };
-        self.listen(id, track, &listening)
+        self.listen(id, track, &Listening::of_group(address, port, local))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is shown to operators: sessions and streams.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -105,9 +106,7 @@ fn in_ms(ticks: u32, rate: u32) -> Option<f64> {
 impl<W: World> Proxy<W> {
     /// Sessions, in order.
     pub fn session_states(&self) -> Vec<SessionState> {
-        let mut ids: Vec<SessionId> = self.sessions.keys().copied().collect();
-        ids.sort_unstable();
-        ids.into_iter().filter_map(|id| self.session_state(id)).collect()
+        self.sessions.keys().filter_map(|id| self.session_state(*id)).collect()
     }
 
     fn session_state(&self, id: SessionId) -> Option<SessionState> {
@@ -181,6 +180,29 @@ impl<W: World> Proxy<W> {
     /// Clients that are connected, sessions, presentations.
     pub fn sizes(&self) -> (usize, usize, usize) {
         (self.clients.len(), self.sessions.len(), self.upstreams.len())
+    }
+
+    /// What there is because of clients, by what it is: none of it is left when they have gone.
+    pub fn held(&self) -> BTreeMap<&'static str, usize> {
+        let tracks = || self.upstreams.values().flat_map(|own| &own.tracks);
+        BTreeMap::from([
+            ("clients", self.clients.len()),
+            ("halves of tunnels", self.tunnels.len()),
+            ("publishers", self.publishers.len()),
+            ("sessions", self.sessions.len()),
+            ("names of sessions", self.names.len()),
+            ("sources of viewers", self.sources.len()),
+            ("places in groups", self.reserved + tracks().map(|track| track.audience.len()).sum::<usize>()),
+            ("presentations", self.upstreams.len()),
+            ("presentations that may be joined", self.joinable.len()),
+            ("viewers that are sought", self.sought.len()),
+            ("connections to origins", self.connections.len()),
+            ("tracks", self.tracks.len()),
+            ("own ports", self.pairs.len()),
+            ("places of tracks", self.next_track as usize - self.free_tracks.len()),
+            ("effects", self.effects.len()),
+            ("records", self.records.sessions.len() + self.records.streams.len()),
+        ])
     }
 
     /// Ends a session for an operator; whether there is one of this number.

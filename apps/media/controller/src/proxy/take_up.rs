@@ -4,6 +4,7 @@
 //! back on others, or are ended by their timeout, and origins are asked on others whether they know their sessions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,10 +78,15 @@ impl<W: World> Proxy<W> {
         let streams: BTreeSet<UpstreamId> = self.upstreams.keys().copied().collect();
         for id in streams.iter().filter(|id| !broken.contains_key(id)) {
             let connection = self.new_id();
-            if let Some(own) = self.upstreams.get_mut(id) {
-                own.queue = [Job::KeepAlive].into();
+            match self.upstreams.get_mut(id) {
+                // Nobody is to be asked.
+                Some(own) if own.source.is_some() => own.connection = connection,
+                Some(own) => {
+                    own.queue = [Job::KeepAlive].into();
+                    self.connect_again(*id, connection);
+                }
+                None => {}
             }
-            self.connect_again(*id, connection);
         }
         ends.into_iter().for_each(|(id, why)| self.end_session(id, why));
         for id in streams.iter().filter(|id| !broken.contains_key(id)) {
@@ -117,22 +123,32 @@ impl<W: World> Proxy<W> {
     /// Reads records. What becomes of each is recorded anew.
     fn known(&mut self, records: &[(String, Vec<u8>)]) -> Known {
         let mut known = Known::default();
+        let (mut damaged, mut why) = (0u64, None);
         for (key, value) in records {
             let number = |kind: &str| u64::from_str_radix(key.strip_prefix(kind)?, 16).ok();
             if key == ALIVE {
-                known.alive = read(value);
+                known.alive = read(value).ok();
             } else if let Some(id) = number(SESSION) {
                 self.touch_session(id);
                 self.next_id = self.next_id.max(id);
                 match read(value) {
-                    Some(record) => _ = known.sessions.insert(id, record),
-                    None => known.unreadable += 1,
+                    Ok(record) => _ = known.sessions.insert(id, record),
+                    Err(error) => {
+                        known.unreadable += 1;
+                        (damaged, why) = (damaged + 1, Some(error));
+                    }
                 }
             } else if let Some(id) = number(STREAM) {
                 self.touch_stream(id);
                 self.next_id = self.next_id.max(id);
-                read(value).into_iter().for_each(|record| _ = known.streams.insert(id, record));
+                match read(value) {
+                    Ok(record) => _ = known.streams.insert(id, record),
+                    Err(error) => (damaged, why) = (damaged + 1, Some(error)),
+                }
             }
+        }
+        if let Some(error) = why {
+            tracing::warn!(records = damaged, "what was kept of sessions can't be read, so they end: {error}");
         }
         known
     }
@@ -178,6 +194,7 @@ impl<W: World> Proxy<W> {
         used: &mut HashSet<u32>,
     ) -> Option<(Upstream, Option<&'static str>)> {
         let description = Description::parse(record.description.as_bytes()).ok()?;
+        let source = if record.plain { Some(self.source_again(&record)?) } else { None };
         let mut tracks = tracks_of(&description, &record.base);
         let numbers = record.tracks.iter().filter(|own| own.is_there).flat_map(|own| own.places(record.is_recovering));
         let numbers: Vec<u32> = numbers.collect();
@@ -190,6 +207,7 @@ impl<W: World> Proxy<W> {
         let credentials = credentials.map(|(user, password)| Credentials { user, password });
         let presentation = Presentation { url, pool, credentials, prover: None };
         let mut why = match (&record.session, record.addresses) {
+            _ if record.plain => None,
             (Some(_), Some(_)) if record.carried => Some("its packets came on a connection of the process before"),
             (Some(_), Some(_)) if !record.is_recovering => None,
             _ => Some("it had no origin when the process before ended"),
@@ -202,16 +220,19 @@ impl<W: World> Proxy<W> {
             if !own.is_there {
                 continue;
             }
-            let ports = record.addresses.filter(|_| why.is_none() && own.port != 0);
-            let bound = ports.is_none_or(|(local, _)| self.world.bind_pair_again(local.ip(), own.port));
+            let local = record.addresses.map(|(local, _)| local.ip());
+            let address = own.listens.or(local).filter(|_| why.is_none() && own.port != 0);
+            let bound = address.is_none_or(|address| match own.listens {
+                Some(_) => self.listen_again(source.as_ref(), at, (address, own.port), local),
+                None => self.world.bind_pair_again(address, own.port),
+            });
             if !bound {
-                why = Some("another program has its own ports");
+                why = Some("its own ports can't be had");
             }
-            let port = if bound && ports.is_some() { own.port } else { 0 };
-            self.track_again((id, at), track, &own, port, record.is_recovering);
-            if let Some((local, _)) = record.addresses.filter(|_| port != 0) {
-                self.pairs.insert((local.ip(), port), (id, at));
-            }
+            let place = address.filter(|_| bound);
+            self.track_again((id, at), track, &own, place.map_or(0, |_| own.port), record.is_recovering);
+            track.listens = own.listens.filter(|_| place.is_some());
+            place.into_iter().for_each(|address| _ = self.pairs.insert((address, own.port), (id, at)));
             // Where the origin is asked anew the entry goes, if it is there.
             let key = own.key.map(|(src, dst)| FlowKey { src, dst });
             track.key = key.filter(|key| (why.is_none() && !record.is_recovering) || flows.contains_key(key));
@@ -231,7 +252,7 @@ impl<W: World> Proxy<W> {
             viewers: Arc::new(Access::default()),
             publish: None,
             forwarded: false,
-            multicast: false,
+            multicast: record.multicast,
             plain: None,
         };
         let mut own = Upstream::new(&target, (server, record.url), 0, self.now);
@@ -247,6 +268,7 @@ impl<W: World> Proxy<W> {
         (own.playing, own.played_at, own.position) = (record.playing, record.played_at, record.position);
         own.since = record.since;
         own.taken_up = Some(self.now);
+        own.source = source;
         own.tracks = tracks;
         Some((own, why))
     }
@@ -354,7 +376,7 @@ impl<W: World> Proxy<W> {
             agent: record.agent,
             total: record.total,
         };
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         tracks
     }
 
@@ -395,12 +417,17 @@ impl<W: World> Proxy<W> {
 }
 
 impl TrackRecord {
+    /// Whether it came to a place.
+    pub(super) fn is_place(&self, place: (IpAddr, u16)) -> bool {
+        self.listens.map(|address| (address, self.port)) == Some(place)
+    }
+
     /// The places that it has.
     fn places(&self, is_recovering: bool) -> impl Iterator<Item = u32> {
         (!is_recovering).then_some(self.number).into_iter().chain(self.before)
     }
 }
 
-fn read<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
-    serde_json::from_slice(value).inspect_err(|error| tracing::warn!("what was kept can't be read: {error}")).ok()
+fn read<T: DeserializeOwned>(value: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(value)
 }

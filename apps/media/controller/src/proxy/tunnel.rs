@@ -44,6 +44,11 @@ struct Post {
 }
 
 impl Tunnels {
+    /// Connections that are halves of tunnels, and the cookies of their clients.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + self.gets.len() + self.posts.len()
+    }
+
     /// Whether a client has a tunnel.
     pub(super) fn is_client(&self, id: ClientId) -> bool {
         self.gets.contains_key(&id)

@@ -1,6 +1,6 @@
 //! A presentation at its origin: one connection, requests one after the other, one session.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) struct Upstream {
     pub(super) description: Option<Description>,
     pub(super) tracks: Vec<Track>,
     /// Its sessions.
-    pub(super) viewers: HashSet<SessionId>,
+    pub(super) viewers: BTreeSet<SessionId>,
     /// Requests of clients that are served when it has got further.
     pub(super) waiting: Vec<(ClientId, Request)>,
     /// Whether tracks are asked for on the connection, and whether they may be.
@@ -113,7 +113,7 @@ impl Upstream {
             redirects: 0,
             description: None,
             tracks: Vec::new(),
-            viewers: HashSet::new(),
+            viewers: BTreeSet::new(),
             waiting: Vec::new(),
             playing: false,
             carried: target.carried == Some(true),

@@ -27,6 +27,8 @@ pub trait World {
     fn listen(&mut self, at: &Listening) -> Result<(), String>;
     /// Gives such a port back at once, so that it may be taken again: address, port of RTP.
     fn leave(&mut self, address: IpAddr, port: u16);
+    /// Whether the program knows the way to a receiver.
+    fn has_way(&mut self, to: IpAddr) -> bool;
     /// What was counted of a track.
     fn progress(&mut self, track: u32) -> Progress;
     /// Sets what was counted of a track whose packets the program does not see.
@@ -54,6 +56,13 @@ pub struct Listening {
     pub interface: Interface,
     /// Whether RTCP may come, too.
     pub reports: bool,
+}
+
+impl Listening {
+    /// A group to which an origin sends that is reached by an own address.
+    pub(super) fn of_group(address: IpAddr, port: u16, local: IpAddr) -> Listening {
+        Listening { address, port, source: None, interface: Interface::Of(local), reports: true }
+    }
 }
 
 /// An interface of the host.
@@ -122,6 +131,9 @@ pub enum Effect {
     ToOrigin(OriginId, Vec<u8>),
     /// Closes a connection to an origin, when it has what was sent.
     CloseOrigin(OriginId),
+    /// Says by [`Proxy::way_sought`](super::Proxy::way_sought) when the way to a receiver is known, or after a while
+    /// without it.
+    Seek(IpAddr),
     /// Sets a flow entry.
     SetFlow(FlowKey, Flow),
     /// Removes a flow entry.

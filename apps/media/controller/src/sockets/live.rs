@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use dataplane::controller::{Group, Table};
 use nix::time::{ClockId, clock_gettime};
+use routes::Lookup;
 
 use super::datagrams::Datagrams;
 use super::shared::WeakShared;
@@ -23,6 +24,7 @@ pub struct Live {
     /// Of the program that runs.
     pub(super) progress: Option<Table<u32, Progress>>,
     pub(super) receivers: Option<Group<Receiver>>,
+    pub(super) lookup: Option<Lookup>,
     /// For tasks; there as soon as anything happens.
     pub(super) shared: WeakShared,
 }
@@ -37,6 +39,7 @@ impl Live {
             datagrams: Datagrams::default(),
             progress: None,
             receivers: None,
+            lookup: None,
             shared: WeakShared::default(),
         })
     }
@@ -75,6 +78,10 @@ impl World for Live {
 
     fn leave(&mut self, address: IpAddr, port: u16) {
         self.datagrams.release_pair(address, port);
+    }
+
+    fn has_way(&mut self, to: IpAddr) -> bool {
+        self.lookup.as_ref().is_none_or(|own| own.is_known(to))
     }
 
     fn progress(&mut self, track: u32) -> Progress {

@@ -1,6 +1,6 @@
 //! The proxy, and its effects carried out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 use control::access_log::AccessLog;
 use control::application::{Answer, Kept};
 use dataplane::controller::{Group, NamedTables, Table};
+use routes::Lookup;
 use serde_json::Value as Json;
+use tokio::time::{Instant, sleep};
 use wire::rtp;
 
 use super::datagrams::To;
@@ -23,6 +25,11 @@ use crate::proxy::world::{Effect, From, World as _};
 use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
+
+/// Between two looks whether the way to a viewer is known,
+const LOOK: Duration = Duration::from_millis(2);
+/// and how long it is looked for. The kernel asks for a neighbour once a second, and mostly once is enough.
+const SOUGHT: Duration = Duration::from_millis(1500);
 
 /// An address as the rest of the program has it: those of IPv4 are IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
@@ -60,8 +67,8 @@ struct State {
     proxy: Proxy<Live>,
     /// Records of sessions.
     kept: Kept,
-    clients: HashMap<ClientId, Arc<Outbox>>,
-    origins: HashMap<OriginId, Arc<Outbox>>,
+    clients: BTreeMap<ClientId, Arc<Outbox>>,
+    origins: BTreeMap<OriginId, Arc<Outbox>>,
     flows: Option<Table<FlowKey, Flow>>,
     log: Option<AccessLog>,
 }
@@ -74,8 +81,8 @@ impl Shared {
         let shared = Shared(Arc::new(Mutex::new(State {
             proxy,
             kept,
-            clients: HashMap::new(),
-            origins: HashMap::new(),
+            clients: BTreeMap::new(),
+            origins: BTreeMap::new(),
             flows: None,
             log,
         })));
@@ -103,6 +110,7 @@ impl Shared {
         state.flows = Some(flows);
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
         state.proxy.world.progress = Some(progress);
+        state.proxy.world.lookup = Lookup::new(tables).map_err(text)?;
         drop(state);
         left.into_iter().for_each(|left| self.event(|proxy| proxy.take_up(left)));
         Ok(())
@@ -261,6 +269,7 @@ impl State {
                 self.origins.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));
             }
             Effect::CloseOrigin(id) => self.origins.get(&id).into_iter().for_each(|outbox| outbox.close()),
+            Effect::Seek(address) => _ = tokio::spawn(seek(address, shared.clone())),
             Effect::SetFlow(key, flow) => {
                 let set = self.flows.as_mut().map(|flows| flows.set(&key, &flow));
                 if let Some(Err(error)) = set {
@@ -288,6 +297,15 @@ impl State {
             }
         }
     }
+}
+
+/// Waits until the way to a viewer is known, and no longer than it may take.
+async fn seek(address: IpAddr, shared: Shared) {
+    let end = Instant::now() + SOUGHT;
+    while Instant::now() < end && !shared.lock().proxy.world.has_way(address) {
+        sleep(LOOK).await;
+    }
+    shared.event(|proxy| proxy.way_sought(address));
 }
 
 /// The RTP packet of a frame that the program has found to be one.

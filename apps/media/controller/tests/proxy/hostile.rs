@@ -43,6 +43,8 @@ enum Step {
     Die(u64),
     /// Time goes on.
     Wait(u64),
+    /// The way to a client is lost, or is there again.
+    Way(bool, bool),
 }
 
 const METHODS: [&str; 11] = [
@@ -107,6 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(other, text)| Step::Text(other, text)),
         1 => (0u32..3, bytes()).prop_map(|(track, bytes)| Step::Tapped(track, bytes)),
         1 => prop_oneof![4 => 0u64..20, 1 => 60u64..100].prop_map(Step::Die),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(other, lost)| Step::Way(other, lost)),
         2 => (1u64..40).prop_map(Step::Wait),
     ]
 }
@@ -219,6 +222,15 @@ proptest! {
                     clients = [model.client(CLIENT), model.client(OTHER)];
                     posts = clients;
                 }
+                Step::Way(other, lost) => {
+                    let address = [CLIENT, OTHER][usize::from(other)].parse::<std::net::SocketAddr>().unwrap().ip();
+                    if lost {
+                        model.proxy.world.unknown.insert(address);
+                    } else if !model.proxy.world.unknown.remove(&address) || model.sought.contains(&address) {
+                        model.sought.retain(|own| *own != address);
+                        model.proxy.way_sought(address);
+                    }
+                }
                 Step::Wait(half_seconds) => model.wait(Duration::from_millis(500 * half_seconds)),
             }
             model.run();
@@ -226,6 +238,7 @@ proptest! {
             model.proxy.session_states();
         }
         clients.into_iter().for_each(|client| model.proxy.client_closed(client));
+        std::mem::take(&mut model.sought).into_iter().for_each(|address| model.proxy.way_sought(address));
         model.run();
         model.wait(Duration::from_secs(100));
         model.proxy.end();

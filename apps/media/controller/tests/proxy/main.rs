@@ -6,6 +6,7 @@ mod forward;
 mod groups;
 mod hostile;
 mod late;
+mod leavings;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
@@ -17,7 +18,9 @@ mod sharing;
 mod sides;
 mod source;
 mod take_up;
+mod take_up_sources;
 mod tunnel;
+mod way;
 
 use std::time::Duration;
 

@@ -15,9 +15,9 @@ use wire::sdp::Description;
 use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
 
-const HALL: &str = "rtsp://proxy/hall";
-const A: &str = "10.0.2.11:7000";
-const B: &str = "10.0.2.12:7000";
+pub const HALL: &str = "rtsp://proxy/hall";
+pub const A: &str = "10.0.2.11:7000";
+pub const B: &str = "10.0.2.12:7000";
 
 /// A stream without RTSP.
 pub fn hall(url: &str, source: Option<&str>) -> Named {
@@ -33,11 +33,11 @@ pub fn hall(url: &str, source: Option<&str>) -> Named {
     Named { name: "hall".into(), url: url.into(), live: Some(true), plain, ..Named::default() }
 }
 
-fn model(url: &str, source: Option<&str>) -> Model {
+pub fn model(url: &str, source: Option<&str>) -> Model {
     Model::with(Options::default(), |settings| settings.streams.push(hall(url, source)))
 }
 
-fn plays(model: &mut Model, from: &str, port: u16) -> String {
+pub fn plays(model: &mut Model, from: &str, port: u16) -> String {
     let client = model.client(from);
     let session = model.set_up(client, HALL, 1, port);
     model.good(client, "PLAY", HALL, &[("Session", &session)]);
@@ -45,12 +45,12 @@ fn plays(model: &mut Model, from: &str, port: u16) -> String {
 }
 
 /// A datagram comes to the group's socket.
-fn comes(model: &mut Model, from: &str, bytes: &[u8]) {
+pub fn comes(model: &mut Model, from: &str, bytes: &[u8]) {
     model.proxy.media_at_socket("239.1.2.3".parse().unwrap(), 5004, from.parse().unwrap(), bytes);
     model.run();
 }
 
-fn rtp(sequence: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
+pub fn rtp(sequence: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
     let mut packet = vec![0; 12 + 188];
     (packet[0], packet[1], packet[12]) = (0x80, 33, 0x47);
     rtp::Header { sequence, timestamp, ssrc }.write(&mut packet);
@@ -58,7 +58,7 @@ fn rtp(sequence: u16, timestamp: u32, ssrc: u32) -> Vec<u8> {
 }
 
 #[track_caller]
-fn receiver(model: &Model) -> (u32, Rewrite, String) {
+pub fn receiver(model: &Model) -> (u32, Rewrite, String) {
     let (key, flow) = model.flow_from(7000);
     assert_eq!(key.dst.to_string(), "239.1.2.3:5004");
     let Leads::Receiver { rewrite, .. } = flow.leads else { panic!("{flow:?}") };
@@ -312,9 +312,9 @@ fn ports_that_cannot_be_had_are_told() {
     model.good(client, "DESCRIBE", HALL, &[]);
 }
 
-const DOOR: &str = "rtsp://proxy/door";
+pub const DOOR: &str = "rtsp://proxy/door";
 
-fn grouped(group: &str) -> Model {
+pub fn grouped(group: &str) -> Model {
     let options = Options { live: true, group: Some(group.into()), ..Options::default() };
     Model::with(options, |settings| (settings.streams[0].multicast, settings.streams[0].carried) = (true, Some(false)))
 }

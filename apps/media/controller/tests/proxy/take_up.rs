@@ -289,6 +289,26 @@ fn what_can_not_go_on_ends() {
     model.is_empty();
 }
 
+/// Another version may know more of a session, or less.
+#[test]
+fn records_of_other_versions() {
+    for (from, to, taken_up) in
+        [("{", "{\"later\":[1],", 1), ("\"numbers\"", "\"figures\"", 0), ("\"url\"", "\"at\"", 0)]
+    {
+        let mut model = Model::new(live());
+        plays_one(&mut model, CLIENT, 5000);
+        for record in model.records.iter_mut().filter(|(key, _)| *key != "alive").map(|(_, record)| record) {
+            let text = String::from_utf8(std::mem::take(record)).unwrap();
+            *record = text.replacen(from, to, 1).into_bytes();
+        }
+        model.die(SOON, |_, _| {});
+        assert_eq!(counts(&model), (taken_up, 1 - taken_up), "{to}");
+        if taken_up == 0 {
+            model.is_empty();
+        }
+    }
+}
+
 #[test]
 fn own_ports_that_are_taken_and_other_settings() {
     // Another program has the ports: the stream comes to others.
