@@ -9,6 +9,7 @@
 //! | `forward` | origins' own URLs, and what clients prove at origins |
 //! | `tunnel` | clients that speak RTSP over HTTP |
 //! | `admission` | who may have what: addresses, passwords, tokens |
+//! | `guesses` | how often clients were wrong |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `early` | packets that come before the answer to PLAY |
@@ -37,6 +38,7 @@ mod describe;
 mod early;
 mod flows;
 mod forward;
+pub mod guesses;
 mod late;
 mod origin;
 pub mod origins;
@@ -69,7 +71,7 @@ use std::time::Duration;
 
 use wire::keyed_map::KeyedMap;
 
-use self::admission::Guesses;
+use self::guesses::Guesses;
 use self::client::Client;
 use self::publish::Publisher;
 use self::records::Touched;
