@@ -34,5 +34,4 @@ use cli::Linked;
 pub use self::application::{Translate, TranslateApplication};
 
 /// How a binary is linked with it.
-pub const LINKED: Linked =
-    Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: None };
+pub const LINKED: Linked = Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: None };

@@ -3,12 +3,13 @@
 
 use std::net::Ipv6Addr;
 
+use dataplane::controller::Record;
 use wire::flow_key::FlowKey;
 
 use crate::settings::{Delivery, Fill, Policy, Rate};
 
 /// Documents of a connection that may be on their way (`DOCUMENTS`).
-pub const DOCUMENTS: u32 = 32;
+pub const DOCUMENTS: u32 = 16;
 /// No stream.
 pub const NO_STREAM: u32 = u32::MAX;
 /// What a source's packets are: RTP, or transport streams without (`FORM_ANY`); any payload type.
@@ -71,7 +72,6 @@ impl Order {
                 out[3] = match policy {
                     Policy::Oldest => 0,
                     Policy::Newest => 1,
-                    Policy::Unreferenced => 2,
                 };
                 (1, *key, *stream)
             }
@@ -177,10 +177,8 @@ pub struct StreamCounts {
     pub heard: u64,
     /// The source of the last RTP packet,
     pub ssrc: u32,
-    /// the highest sequence number, with how often they began anew in the upper half,
+    /// and the highest sequence number.
     pub highest: u32,
-    /// and its timestamp.
-    pub timestamp: u32,
 }
 
 /// What was counted of a connection since it was opened.
@@ -206,6 +204,46 @@ pub struct Totals {
     pub timeouts: u32,
 }
 
+/// As `stream_t` has them; what it has beside them is the program's own.
+impl Record for StreamCounts {
+    const FIELDS: usize = 15;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        fields.fill(0);
+        (self.packets, self.bytes, self.heard).to_fields(&mut fields[..3]);
+        fields[6] = self.ssrc.into();
+        (self.lost, self.duplicates, self.late, self.restarts).to_fields(&mut fields[8..12]);
+        fields[12] = self.refused.into();
+        fields[13] = (self.highest.wrapping_add(1) & 0xffff).into();
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (packets, bytes, heard) = Record::from_fields(fields.get(..3)?)?;
+        let (lost, duplicates, late, restarts) = Record::from_fields(fields.get(8..12)?)?;
+        let number = |at: usize| u32::try_from(*fields.get(at)?).ok();
+        let (ssrc, refused, expected) = (number(6)?, number(12)?, number(13)? as u16);
+        let highest = expected.wrapping_sub(1).into();
+        Some(StreamCounts { packets, bytes, lost, duplicates, late, restarts, refused, heard, ssrc, highest })
+    }
+}
+
+impl Record for Totals {
+    const FIELDS: usize = 9;
+
+    fn to_fields(&self, fields: &mut [u128]) {
+        (self.packets, self.bytes, self.again, self.nulls).to_fields(&mut fields[..4]);
+        (self.fresh, self.skipped, self.srtt_us, self.rate).to_fields(&mut fields[4..8]);
+        fields[8] = self.timeouts.into();
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let (packets, bytes, again, nulls) = Record::from_fields(fields.get(..4)?)?;
+        let (fresh, skipped, srtt_us, rate) = Record::from_fields(fields.get(4..8)?)?;
+        let timeouts = u32::try_from(*fields.get(8)?).ok()?;
+        Some(Totals { packets, bytes, again, nulls, fresh, skipped, srtt_us, rate, timeouts })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +264,19 @@ mod tests {
         assert_eq!(open.bytes(258, 9), expected[..]);
         assert_eq!(Order::Refuse(key).bytes(0, 0)[..16], [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Order::Credit(258).bytes(1, 2)[..16], [5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn records_are_what_they_were() {
+        let mut fields = vec![0; StreamCounts::FIELDS];
+        let counts =
+            StreamCounts { packets: 1, heard: 2, ssrc: 3, late: 4, refused: 5, highest: 65535, ..Default::default() };
+        counts.to_fields(&mut fields);
+        assert_eq!(StreamCounts::from_fields(&fields), Some(counts));
+        let mut fields = vec![0; Totals::FIELDS];
+        let totals = Totals { packets: 1, nulls: 2, rate: 3, timeouts: 4, ..Totals::default() };
+        totals.to_fields(&mut fields);
+        assert_eq!(Totals::from_fields(&fields), Some(totals));
     }
 
     #[test]

@@ -71,8 +71,8 @@ use std::time::Duration;
 
 use wire::keyed_map::KeyedMap;
 
-use self::guesses::Guesses;
 use self::client::Client;
+use self::guesses::Guesses;
 use self::publish::Publisher;
 use self::records::Touched;
 use self::session::{Ending, Session};

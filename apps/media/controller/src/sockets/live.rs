@@ -30,13 +30,7 @@ impl Live {
     /// One without ports.
     pub fn new(settings: Arc<Settings>) -> Result<Live, String> {
         let random = File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?;
-        Ok(Live {
-            random,
-            settings,
-            datagrams: Datagrams::default(),
-            path: None,
-            shared: WeakShared::default(),
-        })
+        Ok(Live { random, settings, datagrams: Datagrams::default(), path: None, shared: WeakShared::default() })
     }
 }
 

@@ -71,13 +71,8 @@ impl Shared {
     pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Shared, String> {
         let log = settings.log.as_ref().and_then(AccessLog::open);
         let proxy = Proxy::new(Live::new(settings.clone())?, settings);
-        let shared = Shared(Arc::new(Mutex::new(State {
-            proxy,
-            kept,
-            clients: HashMap::new(),
-            origins: HashMap::new(),
-            log,
-        })));
+        let shared =
+            Shared(Arc::new(Mutex::new(State { proxy, kept, clients: HashMap::new(), origins: HashMap::new(), log })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
     }

@@ -135,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    const TEXT: &str = "GET /rtp/239.1.2.3:5004?token=x HTTP/1.1\r\nHost: H:80\r\nUser-Agent: VLC\r\nCookie: a=b\r\n\r\n";
+    const TEXT: &str =
+        "GET /rtp/239.1.2.3:5004?token=x HTTP/1.1\r\nHost: H:80\r\nUser-Agent: VLC\r\nCookie: a=b\r\n\r\n";
 
     fn read(text: &str) -> Result<Option<(Request, Vec<u8>)>, Refusal> {
         Reader::default().push(text.as_bytes(), 8192)

@@ -101,6 +101,10 @@ pub fn target(request: &Request, settings: &Settings) -> Result<Target, Refusal>
             // udpxy knows a `%` between address and port, so what is written so comes first.
             let found = place::read(text).or_else(|| place::read(&decoded(text)?)).ok_or(BAD_PLACE)?;
             let allowed = settings.permits_group(found.address) && is_place(found.address);
+            // One of the configuration is that, by whatever name it is asked for.
+            if let Some(name) = settings.named(&found) {
+                return Ok(Target::Stream(Source::Named(name.to_owned())));
+            }
             if !allowed { Err(NOT_ALLOWED) } else { Ok(Target::Stream(Source::Place(found))) }
         }
         "rtsp" if path.contains('/') => {

@@ -15,7 +15,7 @@ mod connections;
 mod outgoing;
 mod pages;
 mod relaying;
-mod requests;
+pub mod requests;
 pub mod state;
 mod streams;
 pub mod world;

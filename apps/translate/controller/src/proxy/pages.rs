@@ -67,10 +67,7 @@ impl<W: World> Proxy<W> {
         for own in self.stream_states() {
             let (name, packets, lost, late) = (escaped(&own.stream), own.packets, own.lost, own.late);
             let (viewers, seconds) = (own.viewers, own.age_ms / 1000);
-            let _ = writeln!(
-                out,
-                "<tr><td>{name}<td>{viewers}<td>{packets}<td>{lost}<td>{late}<td>{seconds}"
-            );
+            let _ = writeln!(out, "<tr><td>{name}<td>{viewers}<td>{packets}<td>{lost}<td>{late}<td>{seconds}");
         }
         let _ = writeln!(out, "</table>\n<p>{connections} connections\n</html>");
         out

@@ -12,8 +12,8 @@ use super::connections::Answer;
 use super::world::{Effect, World};
 use crate::http::answer;
 use crate::http::refusal::{
-    BODY, CONNECTIONS, EXPECTATION, GUESSED, LATE, METHOD, NO_PASSWORD, NO_TOKEN, NOT_YOURS, NOTHING, OF_CLIENT, Refusal,
-    WRONG_PASSWORD, WRONG_TOKEN,
+    BODY, CONNECTIONS, EXPECTATION, GUESSED, LATE, METHOD, NO_PASSWORD, NO_TOKEN, NOT_YOURS, NOTHING, OF_CLIENT,
+    Refusal, WRONG_PASSWORD, WRONG_TOKEN,
 };
 use crate::http::request::{Reader, Request};
 use crate::http::target::{Source, Target, target, token};

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use control::access_log::LogSettings;
 use media::settings::Settings as Sources;
+use media::settings::plain::Plain;
+
+use crate::http::place::Place;
 
 /// The settings.
 #[derive(Clone, Debug)]
@@ -85,8 +88,6 @@ pub enum Policy {
     Oldest,
     /// The newest ones.
     Newest,
-    /// Those of pictures that no other refers to, first.
-    Unreferenced,
 }
 
 /// Limits; what is beyond is refused with 503.
@@ -120,7 +121,7 @@ pub struct Timeouts {
 }
 
 /// Streams of the program at most: places of its table `ring.streams`.
-pub const MOST_STREAMS: usize = 256;
+pub const MOST_STREAMS: usize = 128;
 /// Connections of the program at most; numbers begin at 1.
 pub const MOST_CONNECTIONS: usize = 16383;
 /// Members of a stream's group at most.
@@ -155,7 +156,7 @@ impl Default for Settings {
                 connections: 4096,
                 per_client: 64,
                 per_stream: 4096,
-                streams: 128,
+                streams: MOST_STREAMS,
                 head: 8192,
                 guesses: 10,
             },
@@ -174,6 +175,16 @@ impl Settings {
     /// Whether clients may name a group, or an own address, by `/rtp/` and `/udp/`.
     pub fn permits_group(&self, address: IpAddr) -> bool {
         self.groups.iter().any(|(prefix, length)| media::settings::is_in(*prefix, *length, address))
+    }
+
+    /// The stream of the configuration that comes to a place.
+    pub fn named(&self, place: &Place) -> Option<&str> {
+        let is_it = |plain: &Plain| {
+            plain.places.first() == Some(&(place.address, place.port))
+                && (place.source.is_none() || place.source == plain.source)
+        };
+        let found = self.sources.streams.iter().find(|own| own.plain.as_deref().is_some_and(is_it));
+        found.map(|own| own.name.as_str())
     }
 
     /// How a stream is delivered.

@@ -139,7 +139,7 @@ fn word<T: Copy>(table: &Table, path: &Path, key: &str, words: &[(&str, T)], def
 fn delivery(table: &Table, path: &Path, all: &Delivery, errors: &mut Errors) -> Delivery {
     let fills = [("buffered", Fill::Buffered), ("empty", Fill::Empty), ("fresh", Fill::Fresh)];
     let rates = [("tfrc", Rate::Tfrc), ("playout", Rate::Playout), ("none", Rate::None)];
-    let policies = [("oldest", Policy::Oldest), ("newest", Policy::Newest), ("unreferenced", Policy::Unreferenced)];
+    let policies = [("oldest", Policy::Oldest), ("newest", Policy::Newest)];
     let mut short = |key: &str, most: u64, default: Duration| {
         let Some(value) = table.get(key) else { return default };
         let accepted = format!("a time up to \"{most}ms\", such as \"500ms\"");

@@ -43,7 +43,8 @@ pub fn rate(table: &Table, path: &Path, key: &str, errors: &mut Errors) -> Optio
     let accepted = "a rate from \"1 kbit/s\" to \"1000 Gbit/s\", such as \"100 Mbit/s\"";
     document::parsed(table.get(key)?, &path.key(key), accepted, errors, |text| {
         let units = [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
-        let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), *unit)))?;
+        let (number, unit) =
+            units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), *unit)))?;
         let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let rate = number.parse::<f64>().ok().filter(|_| plain)? * unit;
         (1e3..=1e12).contains(&rate).then_some(rate as u64)
