@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn notices_are_read() {
         let with = |kind, reason| {
-            let mut bytes = [0; 24];
+            let mut bytes = [0; 16];
             (bytes[0], bytes[1], bytes[7], bytes[11], bytes[14], bytes[15]) = (kind, reason, 5, 6, 1, 2);
             notice(&bytes)
         };

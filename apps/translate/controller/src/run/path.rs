@@ -34,7 +34,7 @@ impl LiveWorld {
     pub fn of(tables: &NamedTables) -> Result<LiveWorld, String> {
         let text = |error: NameError| error.to_string();
         let streams = Some(tables.table("ring.streams").map_err(text)?);
-        Ok(LiveWorld { streams, totals: Some(tables.table("connections.totals").map_err(text)?) })
+        Ok(LiveWorld { streams, totals: Some(tables.table("sender.totals").map_err(text)?) })
     }
 }
 
@@ -87,7 +87,7 @@ pub struct LivePath {
 struct Fields {
     addresses: [Field; 2],
     ports: [Field; 2],
-    length: Field,
+    skip: Field,
     service: Field,
     mss: Field,
     connection: Field,
@@ -121,7 +121,7 @@ impl LivePath {
             fields: Fields {
                 addresses: [field("src")?, field("dst")?],
                 ports: [field("src_port")?, field("dst_port")?],
-                length: field("length")?,
+                skip: field("skip")?,
                 service: field("service")?,
                 mss: field("mss")?,
                 connection: field("connection")?,
@@ -232,13 +232,8 @@ impl LivePath {
         let fields = &self.fields;
         let [src, dst] = fields.addresses.map(|field| packet.metadata(field).into());
         let [src_port, dst_port] = fields.ports.map(|field| packet.metadata(field) as u16);
-        let header = match bytes.get(12..14)? {
-            [0x08, 0x00] => 14 + 20,
-            [0x86, 0xdd] => 14 + 40,
-            _ => return None,
-        };
-        let from = header + usize::from(bytes.get(header + OFFSET)? >> 4) * 4;
-        let payload = bytes.get(from..from + packet.metadata(fields.length) as usize)?;
+        let from = usize::from(bytes.get(OFFSET)? >> 4) * 4 + packet.metadata(fields.skip) as usize;
+        let payload = bytes.get(from..)?;
         Some(Came::Request {
             key: FlowKey { src, dst, src_port, dst_port },
             first: packet.metadata(fields.service) != 0,

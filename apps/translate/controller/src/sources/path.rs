@@ -104,7 +104,7 @@ impl Path {
     /// Another program runs from now on. Entries that are none of this controller's are another one's that is gone.
     pub(super) fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
         let text = |error: NameError| error.to_string();
-        let mut flows: Table<FlowKey, (u32, u8, u8)> = tables.table("sources.flows").map_err(text)?;
+        let mut flows: Table<FlowKey, (u32, u8, u8)> = tables.table("origins.flows").map_err(text)?;
         let streams = tables.table("ring.streams").map_err(text)?;
         let mut state = self.lock();
         for (key, _) in flows.entries() {
