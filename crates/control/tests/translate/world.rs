@@ -279,4 +279,11 @@ impl World {
         assert_eq!(self.requests[0], request);
         self.client.sent = self.client.sent.wrapping_add(request.len() as u32);
     }
+
+    /// The number of the first byte for a client that begins with this one.
+    pub fn base_for(&mut self, first: u32) -> u32 {
+        let client = Client::new(Options { first, ..self.scene.client.clone() });
+        let out = self.stepper.receive(1, &client.segment(SYN, &[]));
+        parse(&out[0].bytes).seq.wrapping_add(1)
+    }
 }
