@@ -230,7 +230,25 @@ fn other_paths_are_the_host_s_own_server_s() {
     proxy.stop();
 }
 
-/// curl and ffprobe are people's own clients.
+#[test]
+fn lost_segments_are_sent_again() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    proxy.lose(2);
+    let taken = during(&mut sender, || {
+        let mut client = Client::ask(&proxy, PROXIES[0], "/tower");
+        client.head();
+        let taken = client.take(1316 * 1000);
+        let sessions = proxy.json(&["translate", "sessions"]);
+        assert!(sessions[0]["again"].as_u64().unwrap() > 0, "{sessions}");
+        taken
+    });
+    // The original has come in time, each time; where the rate is too low for the stream, packets of it are left out.
+    compare(&taken, &sender.payloads, 1000);
+    proxy.stop();
+}
+
+/// curl is people's own client.
 #[test]
 fn curl_reads_a_stream() {
     let proxy = Proxy::start("xdp", &[]);

@@ -62,6 +62,11 @@ impl Proxy {
             assert_ne!(changed, text, "{from}");
             changed
         });
+        if driver == "afpacket" {
+            // The kernel gets copies of all packets there, and would reset connections that it knows nothing of.
+            let rules = "table inet quiet { chain input { type filter hook input priority 0; tcp dport 8080 drop; }; }";
+            must(ns.check(&["nft", rules]));
+        }
         let config = runtime.write("translate.toml", &text);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
         let socket = runtime.path("socket");
@@ -77,6 +82,14 @@ impl Proxy {
             });
         }
         own
+    }
+
+    /// Has the viewers' host lose so many of a hundred segments from the proxy.
+    pub fn lose(&self, percent: u32) {
+        let rule = format!("tcp sport 8080 numgen random mod 100 < {percent} drop");
+        let rules =
+            format!("table inet loss {{ chain input {{ type filter hook prerouting priority -300; {rule}; }}; }}");
+        must(self.viewers.check(&["nft", &rules]));
     }
 
     /// Groups that the host is a member of.
