@@ -231,6 +231,47 @@ fn other_paths_are_the_host_s_own_server_s() {
 }
 
 #[test]
+fn a_process_that_was_killed_is_in_nobody_s_way() {
+    let mut proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    let play = |proxy: &Proxy, sender: &mut Sender| {
+        during(sender, || {
+            let mut client = Client::ask(proxy, PROXIES[0], "/tower");
+            client.head();
+            (client.take(BYTES), client)
+        })
+    };
+    let (taken, first) = play(&proxy, &mut sender);
+    compare(&taken, &sender.payloads, 0);
+    proxy.kill_and_start();
+    // Its client is told the end.
+    let mut rest = Vec::new();
+    let ended = (&first.0).read_to_end(&mut rest);
+    assert_eq!(ended.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
+    let (taken, second) = play(&proxy, &mut sender);
+    compare(&taken, &sender.payloads, 0);
+    drop(second);
+    proxy.wait("something is left", |proxy| proxy.metric("translate_connections") == 0);
+    proxy.stop();
+}
+
+#[test]
+fn a_reload_disturbs_nobody() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    let taken = during(&mut sender, || {
+        let mut client = Client::ask(&proxy, PROXIES[0], "/tower");
+        client.head();
+        let before = client.take(BYTES);
+        // Other settings, and a program that takes over.
+        proxy.reload("first = \"10s\"", "first = \"11s\"");
+        [before, client.take(BYTES)].concat()
+    });
+    compare(&taken, &sender.payloads, 0);
+    proxy.stop();
+}
+
+#[test]
 fn lost_segments_are_sent_again() {
     let proxy = Proxy::start("xdp", &[]);
     let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);

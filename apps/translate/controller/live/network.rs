@@ -27,6 +27,8 @@ pub struct Proxy {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
+    /// What it was started with.
+    arguments: Vec<String>,
     pub proxy: Namespace,
     pub viewers: Namespace,
     pub servers: Namespace,
@@ -69,19 +71,32 @@ impl Proxy {
         }
         let config = runtime.write("translate.toml", &text);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
-        let socket = runtime.path("socket");
-        let arguments = ["run", "translate", "-c", &config, "--opt", level, "--socket", &socket];
-        let mut millrace = must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
-        must(millrace.wait_for_text("running on 2 ports", PATIENCE));
-        let own = Proxy { millrace, runtime, proxy: ns, viewers, servers };
+        let (socket, state) = (runtime.path("socket"), runtime.path("state"));
+        let arguments =
+            ["run", "translate", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state].map(str::to_owned);
+        let millrace = launch(&ns, &arguments);
+        let own = Proxy { millrace, runtime, arguments: arguments.into(), proxy: ns, viewers, servers };
+        own.answers();
+        own
+    }
+
+    /// Ends Millrace as `kill -9` does, and starts it again.
+    pub fn kill_and_start(&mut self) {
+        must(self.millrace.signal(Signal::SIGKILL));
+        must(self.millrace.wait(PATIENCE));
+        self.millrace = launch(&self.proxy, &self.arguments);
+        self.answers();
+    }
+
+    /// Waits until it takes connections.
+    fn answers(&self) {
         for address in PROXIES {
-            own.wait("nobody answers", |proxy| {
+            self.wait("nobody answers", |proxy| {
                 let timeout = Duration::from_secs(2);
                 let address = address.parse().unwrap();
                 must(proxy.viewers.enter(|| std::net::TcpStream::connect_timeout(&address, timeout))).is_ok()
             });
         }
-        own
     }
 
     /// Has the viewers' host lose so many of a hundred segments from the proxy.
@@ -95,6 +110,17 @@ impl Proxy {
     /// Groups that the host is a member of.
     pub fn groups(&self) -> String {
         must(self.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text()
+    }
+
+    /// Reads the configuration anew, some of its text replaced.
+    pub fn reload(&self, from: &str, to: &str) {
+        let path = self.arguments[3].clone();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        std::fs::write(&path, changed).unwrap();
+        let done = self.millrace(&["reload"]);
+        assert_eq!(done.status, Some(0), "{done:?}");
     }
 
     /// Runs a command of `millrace` for this instance.
@@ -131,6 +157,12 @@ impl Proxy {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+fn launch(host: &Namespace, arguments: &[String]) -> Running {
+    let mut millrace = must(host.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    millrace
 }
 
 /// The object of this name, wherever it is.

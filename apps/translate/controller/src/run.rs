@@ -1,5 +1,6 @@
 //! The proxy on a running instance: a current-thread runtime beside the link's packets.
 
+mod leftover;
 mod path;
 
 use std::collections::HashMap;
@@ -48,6 +49,8 @@ struct State {
     source_events: UnboundedReceiver<SourceEvent>,
     relay_events: UnboundedReceiver<RelayEvent>,
     relay_sender: UnboundedSender<RelayEvent>,
+    /// Whether it has had a program.
+    has_run: bool,
 }
 
 impl Server {
@@ -61,7 +64,7 @@ impl Server {
         let log = settings.log.as_ref().and_then(AccessLog::open);
         let proxy = Proxy::new(LiveWorld::default(), settings);
         let relays = HashMap::new();
-        let state = State { proxy, sources, relays, log, source_events, relay_events, relay_sender };
+        let state = State { proxy, sources, relays, log, source_events, relay_events, relay_sender, has_run: false };
         Ok(Server { runtime, state })
     }
 
@@ -184,6 +187,14 @@ async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, qu
     state.proxy.world = LiveWorld::of(link.tables())?;
     state.sources.use_tables(link.tables())?;
     state.put_in_force(&mut path, &reloads.begun())?;
+    if !std::mem::replace(&mut state.has_run, true) {
+        let left = leftover::connections(link.program(), link.tables())?;
+        if !left.is_empty() {
+            tracing::warn!(connections = left.len(), "connections of a process before are reset");
+        }
+        path.leave_all();
+        state.event(&mut path, |proxy| proxy.end_left(left));
+    }
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut packets = Vec::with_capacity(BATCH);

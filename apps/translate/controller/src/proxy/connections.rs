@@ -136,6 +136,10 @@ impl<W: World> Proxy<W> {
 
     /// The program says something about a connection.
     pub fn notice(&mut self, number: u32, generation: u32, notice: Notice) {
+        if notice == Notice::Ended(Over::Aborted) && self.left.get(&number) == Some(&generation) {
+            self.left.remove(&number);
+            return self.free_connections.push_back(number);
+        }
         let Some(own) = self.connections.get_mut(&number).filter(|own| own.generation == generation) else { return };
         match notice {
             Notice::Acked(documents) => {
@@ -182,6 +186,16 @@ impl<W: World> Proxy<W> {
         self.close(number, Ending::Kicked);
         self.effect(Effect::Order(number, id, Order::Abort));
         true
+    }
+
+    /// Resets connections that a process before has left, by their numbers and generations; these are not used before
+    /// they have ended.
+    pub fn end_left(&mut self, left: Vec<(u32, u32)>) {
+        self.generation = left.iter().map(|(_, generation)| *generation).max().unwrap_or_default();
+        for (number, generation) in left {
+            self.left.insert(number, generation);
+            self.effect(Effect::Order(number, generation, Order::Abort));
+        }
     }
 
     /// A connection is over.

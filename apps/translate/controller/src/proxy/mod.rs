@@ -86,6 +86,8 @@ pub struct Proxy<W> {
     /// Numbers of connections that have ended, in that order, and the first that none has had yet.
     free_connections: VecDeque<u32>,
     next_connection: u32,
+    /// Those that a process before has left, with their generations, until they have ended.
+    left: BTreeMap<u32, u32>,
     /// The same of streams.
     free_streams: VecDeque<u32>,
     next_stream: u32,
@@ -111,6 +113,7 @@ impl<W: World> Proxy<W> {
             guesses: Guesses::default(),
             free_connections: VecDeque::new(),
             next_connection: 1,
+            left: BTreeMap::new(),
             free_streams: VecDeque::new(),
             next_stream: 0,
             generation: 0,
@@ -165,6 +168,9 @@ impl<W: World> Proxy<W> {
     }
 
     fn new_connection(&mut self) -> Option<u32> {
+        while self.left.contains_key(&self.next_connection) {
+            self.next_connection += 1;
+        }
         // A number is not given again as long as there are others: notices of the one before may be under way.
         if self.next_connection as usize <= MOST_CONNECTIONS {
             self.next_connection += 1;

@@ -170,6 +170,13 @@ impl LivePath {
         }
     }
 
+    /// No connection has a stream any more.
+    pub fn leave_all(&mut self) {
+        for (_, (stream, member)) in std::mem::take(&mut self.members) {
+            self.viewers.leave(stream, member);
+        }
+    }
+
     /// Tells the program something about a connection.
     pub fn order(&mut self, connection: u32, generation: u32, order: &Order) {
         let worker = self.worker_of(connection);

@@ -297,6 +297,22 @@ fn a_reload_is_for_those_who_come() {
     assert!(model.open.values().all(|own| own.closed));
 }
 
+#[test]
+fn what_a_process_before_has_left_is_in_nobody_s_way() {
+    let mut model = Model::new(settings());
+    for (number, generation) in [(1, 7), (2, 9)] {
+        model.open.insert(number, model::Open { generation, ..model::Open::default() });
+    }
+    model.event(|proxy| proxy.end_left(vec![(1, 7), (2, 9)]));
+    assert!(model.open.values().all(|own| own.aborted));
+    let number = model.get(1, "/status");
+    assert_eq!((number, model.open[&number].generation), (3, 10));
+    assert_eq!(model.answered(number).0, 200);
+    model.notice(2, Notice::Ended(Over::Aborted));
+    model.notice(1, Notice::Ended(Over::Aborted));
+    assert_eq!((model.proxy.sizes(), model.log.len()), ((0, 0, 0), 1));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Ask(u8, u8, bool),
