@@ -19,6 +19,8 @@ const CONFIG: &str = include_str!("world.toml");
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub client: Options,
+    /// When it begins.
+    pub start: u64,
     /// Of the link, one way, in milliseconds.
     pub delay: u64,
     /// Of 1000 packets, each way.
@@ -84,10 +86,10 @@ impl World {
         World {
             client: Client::new(scene.client.clone()),
             random: scene.seed * 2 + 1,
+            now: scene.start,
             scene,
             program: program.clone(),
             stepper,
-            now: 0,
             way: BTreeMap::new(),
             number: 0,
             source: 0,
@@ -214,10 +216,20 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
+                if std::env::var_os("TRACE").is_some() {
+                    let ack = u32::from_be_bytes(frame[42..46].try_into().unwrap());
+                    let options = frame.len() - 54;
+                    let ack = ack.wrapping_sub(self.client.first_byte());
+                    println!("{}.{}      ack {ack} +{options}", self.now / MS, self.now % MS / 100_000);
+                }
                 let out = self.stepper.receive(1, &frame);
                 self.collect(out);
             } else {
                 let segment = parse(&frame);
+                if std::env::var_os("TRACE").is_some() {
+                    let at = segment.seq.wrapping_sub(self.client.first_byte());
+                    println!("{}.{} seg {at} {}", self.now / MS, self.now % MS / 100_000, segment.payload.len());
+                }
                 if self.deaf {
                     continue;
                 }
@@ -282,6 +294,7 @@ impl World {
 
     /// The number of the first byte for a client that begins with this one.
     pub fn base_for(&mut self, first: u32) -> u32 {
+        self.stepper.set_now(self.scene.start);
         let client = Client::new(Options { first, ..self.scene.client.clone() });
         let out = self.stepper.receive(1, &client.segment(SYN, &[]));
         parse(&out[0].bytes).seq.wrapping_add(1)
