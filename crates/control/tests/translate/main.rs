@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
-use client::{ACK, FIN, Options, RST};
+use client::{ACK, Client, FIN, Options, RST, SYN};
 use dataplane::EngineKind;
 use world::{HEAD, Scene, World, payload};
 
@@ -30,6 +30,7 @@ fn quiet() -> Scene {
         duplicated: 0,
         source_loss: 0,
         source_reordered: 0,
+        forms: false,
         fill: 0,
         rate: 2,
         period: 5,
@@ -163,7 +164,7 @@ fn a_client_that_stops_reading_loses_packets_and_no_bytes() {
 #[test]
 fn a_client_that_lets_go_of_what_it_had_gets_it_again() {
     for seed in 1..3 {
-        let client = Options { reneges: 4, ..quiet().client };
+        let client = Options { reneges: 60, ..quiet().client };
         let (_, read) = streamed(Scene { client, loss: 30, seed, ..quiet() }, 3000);
         assert!(read.packets > 300, "{read:?}");
     }
@@ -250,6 +251,58 @@ fn a_document_comes_whole_and_ends() {
         let acknowledged = world.notices.iter().filter(|notice| notice[0] == 1).last().expect("a notice");
         assert_eq!(acknowledged[12..], 12u32.to_be_bytes());
     }
+}
+
+#[test]
+fn other_forms_of_rtp_are_the_same_to_the_client() {
+    for engine in [EngineKind::Interp, EngineKind::NATIVE] {
+        let (_, read) = streamed(Scene { forms: true, engine, ..quiet() }, 500);
+        assert!(read.packets > 95 && read.missing == 0 && read.nulls == 0, "{read:?}");
+    }
+}
+
+#[test]
+fn what_is_no_segment_of_the_connection_is_challenged() {
+    let mut world = World::new(&program(), Scene { period: 1000, ..quiet() });
+    world.connect();
+    world.run(1500);
+    let good = world.client.segment(ACK, &[]);
+    let ack = u32::from_be_bytes(good[42..46].try_into().unwrap());
+    let mut challenged = |change: &dyn Fn(&mut Client)| {
+        let mut stranger = world.client.clone();
+        change(&mut stranger);
+        let frame = stranger.segment(stranger.flags, &[]);
+        world.stepper.receive(1, &frame)
+    };
+    // A SYN, an acknowledgement of what was not sent, a number far outside of the window.
+    let syn = challenged(&|client| client.flags = SYN);
+    let ahead = challenged(&|client| client.received += 5000);
+    let outside = challenged(&|client| client.sent = client.sent.wrapping_add(1 << 20));
+    for out in [syn, ahead, outside] {
+        assert_eq!(out.len(), 1);
+        let answer = client::parse(&out[0].bytes);
+        assert_eq!((answer.flags, answer.seq, answer.ack), (ACK, ack, world.client.sent));
+        assert!(answer.payload.is_empty() && answer.options.is_empty() && answer.window > 1000);
+    }
+    // A damaged one has no answer, nor has a right one, and nothing has changed.
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(world.stepper.receive(1, &damaged).is_empty() && world.stepper.receive(1, &good).is_empty());
+    assert!(ends(&world).is_empty());
+    // A keep-alive probe is answered (RFC 9293 section 3.8.4).
+    let mut prober = world.client.clone();
+    prober.sent = prober.sent.wrapping_sub(1);
+    let out = world.stepper.receive(1, &prober.segment(ACK, &[]));
+    assert_eq!(client::parse(&out[0].bytes).ack, world.client.sent);
+}
+
+#[test]
+fn the_answer_to_a_syn_declines_timestamps() {
+    let mut world = World::new(&program(), quiet());
+    let out = world.stepper.receive(1, &world.client.segment(SYN, &[]));
+    let answer = client::parse(&out[0].bytes);
+    assert_eq!((answer.flags, answer.ack), (SYN | ACK, 1001));
+    assert_eq!(answer.options, [2, 4, 5, 0xb4, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 0]);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub struct Scene {
     /// Of 1000 packets from the source.
     pub source_loss: u64,
     pub source_reordered: u64,
+    /// Whether packets have contributing sources, extensions and padding by turns.
+    pub forms: bool,
     pub fill: u8,
     pub rate: u8,
     /// Milliseconds between packets of the source.
@@ -194,7 +196,17 @@ impl World {
         rtp.extend((self.source as u16).wrapping_add(65500).to_be_bytes());
         rtp.extend((self.source * 900).to_be_bytes());
         rtp.extend([0, 0, 0, 9]);
+        let form = if self.scene.forms { self.source % 4 } else { 0 };
+        if form & 1 == 1 {
+            rtp[0] |= 2 | 0x10;
+            rtp.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+            rtp.extend([0xbe, 0xde, 0, 1, 9, 9, 9, 9]);
+        }
         rtp.extend(payload(self.source));
+        if form & 2 == 2 {
+            rtp[0] |= 0x20;
+            rtp.extend([0, 0, 0, 4]);
+        }
         self.source += 1;
         let mut udp = vec![0x13, 0x88, 0x13, 0x89];
         udp.extend((8 + rtp.len() as u16).to_be_bytes());
@@ -216,20 +228,10 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
-                if std::env::var_os("TRACE").is_some() {
-                    let ack = u32::from_be_bytes(frame[42..46].try_into().unwrap());
-                    let options = frame.len() - 54;
-                    let ack = ack.wrapping_sub(self.client.first_byte());
-                    println!("{}.{}      ack {ack} +{options}", self.now / MS, self.now % MS / 100_000);
-                }
                 let out = self.stepper.receive(1, &frame);
                 self.collect(out);
             } else {
                 let segment = parse(&frame);
-                if std::env::var_os("TRACE").is_some() {
-                    let at = segment.seq.wrapping_sub(self.client.first_byte());
-                    println!("{}.{} seg {at} {}", self.now / MS, self.now % MS / 100_000, segment.payload.len());
-                }
                 if self.deaf {
                     continue;
                 }
