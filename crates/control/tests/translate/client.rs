@@ -131,11 +131,6 @@ impl Client {
         }
     }
 
-    /// The number of the first byte that it gets.
-    pub fn first_byte(&self) -> u32 {
-        self.base
-    }
-
     fn window(&self) -> usize {
         self.options.buffer.saturating_sub(self.unread)
     }

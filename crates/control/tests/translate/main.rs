@@ -200,11 +200,11 @@ fn a_reset_ends_the_connection_only_with_the_exact_number() {
     world.client.sent = right.wrapping_add(5);
     let reset = world.client.segment(RST | ACK, &[]);
     world.client.sent = right;
-    world.from_client(vec![reset]);
+    world.client_sends(vec![reset]);
     world.run(100);
     assert!(ends(&world).is_empty());
     let reset = world.client.segment(RST | ACK, &[]);
-    world.from_client(vec![reset]);
+    world.client_sends(vec![reset]);
     world.run(100);
     assert_eq!(ends(&world), [2_u8]);
     let sent = world.sent;
@@ -218,7 +218,7 @@ fn a_half_closed_stream_stops() {
     world.connect();
     world.run(200);
     let fin = world.client.segment(FIN | ACK, &[]);
-    world.from_client(vec![fin]);
+    world.client_sends(vec![fin]);
     world.client.sent = world.client.sent.wrapping_add(1);
     world.run(100);
     assert!(world.client.finished, "our FIN has come");
@@ -248,7 +248,7 @@ fn a_document_comes_whole_and_ends() {
         world.run(30_000);
         assert_eq!(world.client.data, pages.concat());
         assert!(world.client.finished);
-        let acknowledged = world.notices.iter().filter(|notice| notice[0] == 1).last().expect("a notice");
+        let acknowledged = world.notices.iter().rfind(|notice| notice[0] == 1).expect("a notice");
         assert_eq!(acknowledged[12..], 12u32.to_be_bytes());
     }
 }

@@ -9,7 +9,7 @@ use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 use std::sync::Arc;
 
-use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, frame, fold, parse, pseudo, sum};
+use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, fold, frame, parse, pseudo, sum};
 
 pub const MS: u64 = 1_000_000;
 pub const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    pub fn from_client(&mut self, frames: Vec<Vec<u8>>) {
+    pub fn client_sends(&mut self, frames: Vec<Vec<u8>>) {
         for frame in frames {
             self.send(false, frame);
         }
@@ -236,18 +236,18 @@ impl World {
                     continue;
                 }
                 let answers = self.client.take(&segment, self.now);
-                self.from_client(answers);
+                self.client_sends(answers);
             }
         }
         if self.client.delayed_until.is_some_and(|at| at <= self.now) && !self.deaf {
             let ack = self.client.acknowledge();
-            self.from_client(vec![ack]);
+            self.client_sends(vec![ack]);
         }
-        if self.now % MS == 0 {
+        if self.now.is_multiple_of(MS) {
             let update = self.client.read(self.scene.reads);
-            self.from_client(update.into_iter().collect());
+            self.client_sends(update.into_iter().collect());
         }
-        if self.running && self.now % (self.scene.period * MS) == 0 {
+        if self.running && self.now.is_multiple_of(self.scene.period * MS) {
             let packet = self.source_packet();
             if self.chance(self.scene.source_loss) {
                 return;
@@ -277,7 +277,7 @@ impl World {
                 break;
             }
             let syn = self.client.segment(SYN, &[]);
-            self.from_client(vec![syn]);
+            self.client_sends(vec![syn]);
             self.run(self.scene.delay * 2 + 10);
         }
         let request = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -287,7 +287,7 @@ impl World {
                 break;
             }
             let get = self.client.segment(ACK, request);
-            self.from_client(vec![get]);
+            self.client_sends(vec![get]);
             self.run(self.scene.delay * 2 + 10);
         }
         assert_eq!(self.requests[0], request);
