@@ -84,7 +84,10 @@ pub struct Options {
     pub reneges: u32,
 }
 
+#[derive(Clone)]
 pub struct Client {
+    /// What a stranger's segment says.
+    pub flags: u8,
     options: Options,
     pub sent: u32,
     /// The next byte, counted from the first one; its number is `base` more.
@@ -109,6 +112,7 @@ pub struct Client {
 impl Client {
     pub fn new(options: Options) -> Client {
         Client {
+            flags: ACK,
             sent: options.first,
             options,
             received: 0,

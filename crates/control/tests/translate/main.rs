@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
-use client::{ACK, FIN, Options, RST};
+use client::{ACK, Client, FIN, Options, RST, SYN};
 use dataplane::EngineKind;
 use world::{HEAD, Scene, World, payload};
 
@@ -23,12 +23,14 @@ fn program() -> Arc<Program> {
 fn quiet() -> Scene {
     Scene {
         client: Options { sack: true, scale: Some(7), buffer: 1 << 20, first: 1000, reneges: 0 },
+        start: 0,
         delay: 10,
         loss: 0,
         reordered: 0,
         duplicated: 0,
         source_loss: 0,
         source_reordered: 0,
+        forms: false,
         fill: 0,
         rate: 2,
         period: 5,
@@ -102,10 +104,10 @@ fn streamed(scene: Scene, ms: u64) -> (World, Read) {
 
 #[test]
 fn what_is_lost_is_sent_again() {
-    for (seed, (loss, delay)) in (1..).zip([(10, 10), (30, 10), (10, 50), (50, 2), (30, 100), (200, 5)]) {
+    for (seed, (loss, delay)) in (1..).zip([(30, 10), (30, 100), (200, 5)]) {
         for sack in [true, false] {
             let client = Options { sack, ..quiet().client };
-            let (world, read) = streamed(Scene { client, loss, delay, seed, ..quiet() }, 4000);
+            let (world, read) = streamed(Scene { client, loss, delay, seed, ..quiet() }, 3000);
             assert!(read.packets > 400, "{read:?}");
             println!("loss {loss} delay {delay} sack {sack}: {read:?}, {} frames", world.sent);
         }
@@ -114,7 +116,7 @@ fn what_is_lost_is_sent_again() {
 
 #[test]
 fn a_hostile_way_leaves_the_stream_whole() {
-    for seed in 1..6 {
+    for seed in 1..3 {
         let scene = Scene { loss: 20, reordered: 100, duplicated: 50, seed, delay: 15, ..quiet() };
         let (_, read) = streamed(scene, 4000);
         assert!(read.packets > 600, "{read:?}");
@@ -153,14 +155,16 @@ fn a_client_that_stops_reading_loses_packets_and_no_bytes() {
         assert!(!world.client.reset);
         let read = read(&world.client.data);
         println!("buffer {buffer}: {read:?}, {} frames", world.sent);
-        assert!(read.packets > 150 && read.missing > 300, "{buffer}: {read:?}");
+        // A window that no segment fits into is sent beyond, once in a while.
+        let least = if buffer < 1316 { 10 } else { 100 };
+        assert!(read.packets > least && read.missing > 300, "{buffer}: {read:?}");
     }
 }
 
 #[test]
 fn a_client_that_lets_go_of_what_it_had_gets_it_again() {
-    for seed in 1..4 {
-        let client = Options { reneges: 4, ..quiet().client };
+    for seed in 1..3 {
+        let client = Options { reneges: 60, ..quiet().client };
         let (_, read) = streamed(Scene { client, loss: 30, seed, ..quiet() }, 3000);
         assert!(read.packets > 300, "{read:?}");
     }
@@ -168,13 +172,21 @@ fn a_client_that_lets_go_of_what_it_had_gets_it_again() {
 
 #[test]
 fn numbers_wrap_around() {
-    let scene = |first| Scene { client: Options { first, ..quiet().client }, loss: 10, ..quiet() };
-    // The client's number changes the cookie, which is ours.
-    let near = (0..4000).find(|first| {
-        static WORLD: OnceLock<std::sync::Mutex<World>> = OnceLock::new();
-        let mut world = WORLD.get_or_init(|| World::new(&program(), scene(0)).into()).lock().unwrap();
-        world.base_for(*first) > u32::MAX - 400_000
-    });
+    // The time and the client's number change the cookie, which is the first number.
+    let scene = |first: u32, period: u64| Scene {
+        client: Options { first, ..quiet().client },
+        start: period * 64_000_000_000 + 1_000_000_000,
+        loss: 10,
+        ..quiet()
+    };
+    let mut world = World::new(&program(), scene(0, 0));
+    let mut base = |first: u32, period: u64| {
+        world.scene.start = scene(first, period).start;
+        world.base_for(first)
+    };
+    let period = (1..200_u64).step_by(2).find(|period| base(0, *period) >> 20 & 15 == 15).expect("a period");
+    let near = (0..100_000).find(|first| base(*first, period) > u32::MAX - 400_000);
+    let scene = |first: u32| scene(first, period);
     let (world, read) = streamed(scene(near.expect("a number near the end")), 4000);
     assert!(world.client.data.len() > 500_000 && read.packets > 500, "{read:?}");
 }
@@ -188,11 +200,11 @@ fn a_reset_ends_the_connection_only_with_the_exact_number() {
     world.client.sent = right.wrapping_add(5);
     let reset = world.client.segment(RST | ACK, &[]);
     world.client.sent = right;
-    world.from_client(vec![reset]);
+    world.client_sends(vec![reset]);
     world.run(100);
     assert!(ends(&world).is_empty());
     let reset = world.client.segment(RST | ACK, &[]);
-    world.from_client(vec![reset]);
+    world.client_sends(vec![reset]);
     world.run(100);
     assert_eq!(ends(&world), [2_u8]);
     let sent = world.sent;
@@ -206,7 +218,7 @@ fn a_half_closed_stream_stops() {
     world.connect();
     world.run(200);
     let fin = world.client.segment(FIN | ACK, &[]);
-    world.from_client(vec![fin]);
+    world.client_sends(vec![fin]);
     world.client.sent = world.client.sent.wrapping_add(1);
     world.run(100);
     assert!(world.client.finished, "our FIN has come");
@@ -236,9 +248,61 @@ fn a_document_comes_whole_and_ends() {
         world.run(30_000);
         assert_eq!(world.client.data, pages.concat());
         assert!(world.client.finished);
-        let acknowledged = world.notices.iter().filter(|notice| notice[0] == 1).last().expect("a notice");
+        let acknowledged = world.notices.iter().rfind(|notice| notice[0] == 1).expect("a notice");
         assert_eq!(acknowledged[12..], 12u32.to_be_bytes());
     }
+}
+
+#[test]
+fn other_forms_of_rtp_are_the_same_to_the_client() {
+    for engine in [EngineKind::Interp, EngineKind::NATIVE] {
+        let (_, read) = streamed(Scene { forms: true, engine, ..quiet() }, 500);
+        assert!(read.packets > 95 && read.missing == 0 && read.nulls == 0, "{read:?}");
+    }
+}
+
+#[test]
+fn what_is_no_segment_of_the_connection_is_challenged() {
+    let mut world = World::new(&program(), Scene { period: 1000, ..quiet() });
+    world.connect();
+    world.run(1500);
+    let good = world.client.segment(ACK, &[]);
+    let ack = u32::from_be_bytes(good[42..46].try_into().unwrap());
+    let mut challenged = |change: &dyn Fn(&mut Client)| {
+        let mut stranger = world.client.clone();
+        change(&mut stranger);
+        let frame = stranger.segment(stranger.flags, &[]);
+        world.stepper.receive(1, &frame)
+    };
+    // A SYN, an acknowledgement of what was not sent, a number far outside of the window.
+    let syn = challenged(&|client| client.flags = SYN);
+    let ahead = challenged(&|client| client.received += 5000);
+    let outside = challenged(&|client| client.sent = client.sent.wrapping_add(1 << 20));
+    for out in [syn, ahead, outside] {
+        assert_eq!(out.len(), 1);
+        let answer = client::parse(&out[0].bytes);
+        assert_eq!((answer.flags, answer.seq, answer.ack), (ACK, ack, world.client.sent));
+        assert!(answer.payload.is_empty() && answer.options.is_empty() && answer.window > 1000);
+    }
+    // A damaged one has no answer, nor has a right one, and nothing has changed.
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(world.stepper.receive(1, &damaged).is_empty() && world.stepper.receive(1, &good).is_empty());
+    assert!(ends(&world).is_empty());
+    // A keep-alive probe is answered (RFC 9293 section 3.8.4).
+    let mut prober = world.client.clone();
+    prober.sent = prober.sent.wrapping_sub(1);
+    let out = world.stepper.receive(1, &prober.segment(ACK, &[]));
+    assert_eq!(client::parse(&out[0].bytes).ack, world.client.sent);
+}
+
+#[test]
+fn the_answer_to_a_syn_declines_timestamps() {
+    let mut world = World::new(&program(), quiet());
+    let out = world.stepper.receive(1, &world.client.segment(SYN, &[]));
+    let answer = client::parse(&out[0].bytes);
+    assert_eq!((answer.flags, answer.ack), (SYN | ACK, 1001));
+    assert_eq!(answer.options, [2, 4, 5, 0xb4, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 0]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 use std::sync::Arc;
 
-use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, frame, fold, parse, pseudo, sum};
+use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, fold, frame, parse, pseudo, sum};
 
 pub const MS: u64 = 1_000_000;
 pub const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -19,6 +19,8 @@ const CONFIG: &str = include_str!("world.toml");
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub client: Options,
+    /// When it begins.
+    pub start: u64,
     /// Of the link, one way, in milliseconds.
     pub delay: u64,
     /// Of 1000 packets, each way.
@@ -28,6 +30,8 @@ pub struct Scene {
     /// Of 1000 packets from the source.
     pub source_loss: u64,
     pub source_reordered: u64,
+    /// Whether packets have contributing sources, extensions and padding by turns.
+    pub forms: bool,
     pub fill: u8,
     pub rate: u8,
     /// Milliseconds between packets of the source.
@@ -84,10 +88,10 @@ impl World {
         World {
             client: Client::new(scene.client.clone()),
             random: scene.seed * 2 + 1,
+            now: scene.start,
             scene,
             program: program.clone(),
             stepper,
-            now: 0,
             way: BTreeMap::new(),
             number: 0,
             source: 0,
@@ -122,7 +126,7 @@ impl World {
         }
     }
 
-    pub fn from_client(&mut self, frames: Vec<Vec<u8>>) {
+    pub fn client_sends(&mut self, frames: Vec<Vec<u8>>) {
         for frame in frames {
             self.send(false, frame);
         }
@@ -192,7 +196,17 @@ impl World {
         rtp.extend((self.source as u16).wrapping_add(65500).to_be_bytes());
         rtp.extend((self.source * 900).to_be_bytes());
         rtp.extend([0, 0, 0, 9]);
+        let form = if self.scene.forms { self.source % 4 } else { 0 };
+        if form & 1 == 1 {
+            rtp[0] |= 2 | 0x10;
+            rtp.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+            rtp.extend([0xbe, 0xde, 0, 1, 9, 9, 9, 9]);
+        }
         rtp.extend(payload(self.source));
+        if form & 2 == 2 {
+            rtp[0] |= 0x20;
+            rtp.extend([0, 0, 0, 4]);
+        }
         self.source += 1;
         let mut udp = vec![0x13, 0x88, 0x13, 0x89];
         udp.extend((8 + rtp.len() as u16).to_be_bytes());
@@ -222,18 +236,18 @@ impl World {
                     continue;
                 }
                 let answers = self.client.take(&segment, self.now);
-                self.from_client(answers);
+                self.client_sends(answers);
             }
         }
         if self.client.delayed_until.is_some_and(|at| at <= self.now) && !self.deaf {
             let ack = self.client.acknowledge();
-            self.from_client(vec![ack]);
+            self.client_sends(vec![ack]);
         }
-        if self.now % MS == 0 {
+        if self.now.is_multiple_of(MS) {
             let update = self.client.read(self.scene.reads);
-            self.from_client(update.into_iter().collect());
+            self.client_sends(update.into_iter().collect());
         }
-        if self.running && self.now % (self.scene.period * MS) == 0 {
+        if self.running && self.now.is_multiple_of(self.scene.period * MS) {
             let packet = self.source_packet();
             if self.chance(self.scene.source_loss) {
                 return;
@@ -263,7 +277,7 @@ impl World {
                 break;
             }
             let syn = self.client.segment(SYN, &[]);
-            self.from_client(vec![syn]);
+            self.client_sends(vec![syn]);
             self.run(self.scene.delay * 2 + 10);
         }
         let request = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -273,7 +287,7 @@ impl World {
                 break;
             }
             let get = self.client.segment(ACK, request);
-            self.from_client(vec![get]);
+            self.client_sends(vec![get]);
             self.run(self.scene.delay * 2 + 10);
         }
         assert_eq!(self.requests[0], request);
@@ -282,6 +296,7 @@ impl World {
 
     /// The number of the first byte for a client that begins with this one.
     pub fn base_for(&mut self, first: u32) -> u32 {
+        self.stepper.set_now(self.scene.start);
         let client = Client::new(Options { first, ..self.scene.client.clone() });
         let out = self.stepper.receive(1, &client.segment(SYN, &[]));
         parse(&out[0].bytes).seq.wrapping_add(1)
