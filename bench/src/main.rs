@@ -22,6 +22,8 @@ mod routes;
 #[path = "../../apps/splice/controller/bench/mod.rs"]
 mod splice;
 mod stream;
+#[path = "../../apps/translate/controller/bench/mod.rs"]
+mod translate;
 mod veth;
 mod xdp;
 
@@ -40,7 +42,7 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
@@ -50,6 +52,7 @@ const BENCHES: [(&str, Bench); 10] = [
     ("peering", peering::run),
     ("splice", splice::run),
     ("stream", stream::run),
+    ("translate", translate::run),
     ("xdp", xdp::run),
 ];
 

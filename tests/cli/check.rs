@@ -94,7 +94,7 @@ fn a_pin_that_the_kernel_cannot_keep() {
 fn programs_that_are_not_there() {
     let text = millrace(&["check", "l3swich"]).failed(1);
     assert!(
-        text.contains("l3swich") && text.contains("applications: firewall, l3switch, media, mpls, splice"),
+        text.contains("l3swich") && text.contains("applications: firewall, l3switch, media, mpls, splice, translate"),
         "{text}"
     );
     let scratch = Scratch::new();

@@ -126,7 +126,7 @@ fn what_no_controller_has_is_told_at_the_start() {
     assert_eq!(done.status, Some(1), "{done:?}");
     assert_eq!(
         done.stderr,
-        "error: there is no controller respondr; did you mean `responder`?\n  controllers: collector, firewall, media, responder, routes, splice\n"
+        "error: there is no controller respondr; did you mean `responder`?\n  controllers: collector, firewall, media, responder, routes, splice, translate\n"
     );
     let extern_ = [
         program("extern u8 pick(u16 n); ppf p(ether_packet_t *p) from input { p->metadata.tx.port = pick(p->type);"),
@@ -139,7 +139,7 @@ fn what_no_controller_has_is_told_at_the_start() {
         assert_eq!(done.status, Some(1), "{done:?}");
         assert_eq!(
             done.stderr,
-            "error: no controller has the function m.pick\n  controllers: collector, firewall, media, responder, routes, splice\n"
+            "error: no controller has the function m.pick\n  controllers: collector, firewall, media, responder, routes, splice, translate\n"
         );
     }
 }

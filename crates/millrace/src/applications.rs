@@ -13,6 +13,7 @@ pub const LINKED: &[Linked] = &[
     responder::LINKED,
     routes::LINKED,
     splice::LINKED,
+    translate::LINKED,
 ];
 
 /// The same for the control plane.

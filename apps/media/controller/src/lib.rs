@@ -25,7 +25,7 @@ pub mod pools;
 pub mod proxy;
 mod run;
 pub mod settings;
-mod sockets;
+pub mod sockets;
 pub mod tables;
 
 use cli::Linked;

@@ -285,6 +285,13 @@ impl<W: World> Proxy<W> {
         self.feed(upstream, track, Some(generation));
     }
 
+    /// The first packet of a track whose origin is another one than before has come, and the program has seen to it.
+    pub fn resumed(&mut self, track: u32, first: rtp::Header) {
+        if let Some((upstream, track)) = self.tracks.get(&track).copied() {
+            self.resume(upstream, track, first);
+        }
+    }
+
     /// An RTP packet has come to the socket of a pair: its flow is not known yet, as servers leave out their port or
     /// send from another one than they say. The first one from the origin's own address says it.
     pub fn media_at_socket(&mut self, address: IpAddr, port: u16, from: SocketAddr, packet: &[u8]) {

@@ -9,6 +9,7 @@
 //! | `forward` | origins' own URLs, and what clients prove at origins |
 //! | `tunnel` | clients that speak RTSP over HTTP |
 //! | `admission` | who may have what: addresses, passwords, tokens |
+//! | `guesses` | how often clients were wrong |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session` | sessions of clients, and their end |
 //! | `way` | viewers over UDP whose neighbour is not resolved yet |
@@ -38,6 +39,7 @@ mod describe;
 mod early;
 mod flows;
 mod forward;
+pub mod guesses;
 mod late;
 mod origin;
 pub mod origins;
@@ -71,8 +73,8 @@ use std::time::Duration;
 
 use wire::rtsp::message::Request;
 
-use self::admission::Guesses;
 use self::client::Client;
+use self::guesses::Guesses;
 use self::publish::Publisher;
 use self::records::Touched;
 use self::session::{Ending, Session};

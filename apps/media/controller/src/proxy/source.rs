@@ -203,7 +203,7 @@ impl<W: World> Proxy<W> {
             self.records.streams.insert(id);
         }
         of.source = Some(from.ip());
-        if bare {
+        if bare && !self.world.takes_bare() {
             return self.relay_bare(id, track, datagram);
         }
         self.counts.at_sockets += 1;

@@ -39,6 +39,10 @@ pub trait World {
     fn join(&mut self, track: u32, receiver: &Receiver) -> Option<u32>;
     /// Changes what a receiver knows.
     fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver);
+    /// Whether the program takes transport streams that come without RTP.
+    fn takes_bare(&self) -> bool {
+        false
+    }
     /// The time by which [`Progress::heard`] is told, in nanoseconds.
     fn clock(&mut self) -> u64;
 }

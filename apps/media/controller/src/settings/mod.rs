@@ -78,7 +78,7 @@ impl Allowed {
 }
 
 /// Whether an address has a prefix.
-fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
+pub fn is_in(prefix: IpAddr, length: u8, address: IpAddr) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
         IpAddr::V6(v6) => v6.to_bits(),

@@ -1,7 +1,7 @@
 //! Reads `[controllers.media]`. apps/media/README.md describes every key.
 
-mod access;
-mod amounts;
+pub mod access;
+pub mod amounts;
 mod plain;
 mod pools;
 
@@ -40,7 +40,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors, pools: Vec::new() };
+    let mut reader = Reader { errors, pools: Vec::new(), reads: Reads::default() };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -51,30 +51,13 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         let problem = "this is an odd number";
         reader.errors.add(value.span().start, &path.key("media_port"), problem, "an even port; RTCP has the next one");
     }
-    let accepted = "the first and the last port, such as \"20000-29999\", two at least";
-    if let Some(value) = table.get("ports") {
-        let range = |text: &str| {
-            let (first, last) = text.split_once('-')?;
-            let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-            (first >= 1024 && first < last).then_some(first..=last)
-        };
-        settings.ports = reader.parsed(value, &path.key("ports"), accepted, range).unwrap_or(settings.ports);
-    }
+    reader.ports(table, path, &mut settings);
     if (settings.media_port..=settings.media_port + 1).any(|port| settings.ports.contains(&port)) {
         let problem = format!("{} and the next port are among the ports of origins", settings.media_port);
         let at = table.get("media_port").or(table.get("ports")).map_or(0, |value| value.span().start);
         reader.errors.add(at, &path.key("media_port"), problem, "an even port outside of `ports`");
     }
-    let accepted =
-        "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
-    settings.origins = reader.several(table, path, "origins", accepted, allowed);
-    reader.access_of_all(table, path, &mut settings);
-    if let Some(value) = table.get("pools") {
-        reader.pools = reader.pools(value, &path.key("pools"));
-    }
-    if let Some(value) = table.get("streams") {
-        settings.streams = reader.streams(value, &path.key("streams"), &settings);
-    }
+    reader.origins(table, path, &mut settings);
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
@@ -127,6 +110,28 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     errors.is_empty().then_some(settings)
 }
 
+/// How another application reads what its section has in common with this one's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// Keys of a stream that are its own.
+    pub of_stream: &'static [&'static str],
+    /// Whether all streams are MPEG transport streams, which come from elsewhere.
+    pub transport_streams: bool,
+}
+
+/// Keys that [`sources`] reads.
+pub const SOURCES: [&str; 5] = ["ports", "origins", "users", "viewers", "pools"];
+
+/// Reads where streams come from, and who may view them, of another application's section: [`SOURCES`] and `streams`.
+pub fn sources(table: &Table, path: &Path, reads: Reads, errors: &mut Errors) -> Settings {
+    let mut settings = Settings::default();
+    let mut reader = Reader { errors, pools: Vec::new(), reads };
+    reader.ports(table, path, &mut settings);
+    reader.origins(table, path, &mut settings);
+    settings.pools = reader.pools;
+    settings
+}
+
 /// `10.0.2.0/24`, `camera.example`, `camera.example:8554`, `2001:db8::1`.
 fn allowed(text: &str) -> Option<Allowed> {
     if let Some((address, length)) = text.split_once('/') {
@@ -141,10 +146,28 @@ fn allowed(text: &str) -> Option<Allowed> {
     Some(Allowed::Host { name: name.to_ascii_lowercase(), port })
 }
 
+/// Reads a value of a table, or a list of them; those that are wrong are left out.
+pub fn several<T>(
+    table: &Table,
+    path: &Path,
+    key: &str,
+    accepted: &str,
+    errors: &mut Errors,
+    parse: impl Fn(&str) -> Option<T> + Copy,
+) -> Vec<T> {
+    let (Some(value), path) = (table.get(key), path.key(key)) else { return Vec::new() };
+    let DeValue::Array(values) = value.get_ref() else {
+        return document::parsed(value, &path, accepted, errors, parse).into_iter().collect();
+    };
+    let one = |(index, value)| document::parsed(value, &path.index(index), accepted, errors, parse);
+    values.iter().enumerate().filter_map(one).collect()
+}
+
 struct Reader<'r, 't> {
     errors: &'r mut Errors<'t>,
     /// Those that streams may come from.
     pools: Vec<Pool>,
+    reads: Reads,
 }
 
 impl Reader<'_, '_> {
@@ -158,7 +181,6 @@ impl Reader<'_, '_> {
         document::parsed(value, path, accepted, self.errors, parse)
     }
 
-    /// A value, or a list of them; those that are wrong are left out.
     fn several<T>(
         &mut self,
         table: &Table,
@@ -167,17 +189,38 @@ impl Reader<'_, '_> {
         accepted: &str,
         parse: impl Fn(&str) -> Option<T> + Copy,
     ) -> Vec<T> {
-        let (Some(value), path) = (table.get(key), path.key(key)) else { return Vec::new() };
-        let DeValue::Array(values) = value.get_ref() else {
-            return self.parsed(value, &path, accepted, parse).into_iter().collect();
-        };
-        let one = |(index, value)| self.parsed(value, &path.index(index), accepted, parse);
-        values.iter().enumerate().filter_map(one).collect()
+        several(table, path, key, accepted, self.errors, parse)
     }
 
     fn number(&mut self, table: &Table, path: &Path, key: &str, min: u64, max: u64, default: u64) -> u64 {
         let found = table.get(key).map(|value| document::integer(value, &path.key(key), min, max, self.errors));
         found.flatten().unwrap_or(default)
+    }
+
+    fn ports(&mut self, table: &Table, path: &Path, settings: &mut Settings) {
+        let Some(value) = table.get("ports") else { return };
+        let accepted = "the first and the last port, such as \"20000-29999\", two at least";
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-')?;
+            let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (first >= 1024 && first < last).then_some(first..=last)
+        };
+        let read = self.parsed(value, &path.key("ports"), accepted, range);
+        read.into_iter().for_each(|ports| settings.ports = ports);
+    }
+
+    /// Reads where streams come from, and who may view them.
+    fn origins(&mut self, table: &Table, path: &Path, settings: &mut Settings) {
+        let accepted =
+            "an origin such as \"10.0.2.0/24\", \"camera.example\" or \"camera.example:8554\", or a list of them";
+        settings.origins = self.several(table, path, "origins", accepted, allowed);
+        self.access_of_all(table, path, settings);
+        if let Some(value) = table.get("pools") {
+            self.pools = self.pools(value, &path.key("pools"));
+        }
+        if let Some(value) = table.get("streams") {
+            settings.streams = self.streams(value, &path.key("streams"), settings);
+        }
     }
 
     fn streams(&mut self, value: &Value, path: &Path, settings: &Settings) -> Vec<Named> {
@@ -202,7 +245,7 @@ impl Reader<'_, '_> {
             let accepted = "letters, digits, -, _, ., ~, and / within it";
             self.errors.add(value.span().start, path, format!("{name:?} can't be a name"), accepted);
         }
-        if table.contains_key("publish") {
+        if table.contains_key("publish") && !self.reads.transport_streams {
             return self.published(name, table, path, settings);
         }
         if Reader::is_plain(table) {
@@ -210,7 +253,7 @@ impl Reader<'_, '_> {
         }
         let place = if table.contains_key("pool") { ["pool", "path"] } else { ["url", "pool"] };
         let known = ["user", "password", "live", "transport", "viewers"];
-        document::only(table, path, &[&place[..], &known].concat(), self.errors);
+        document::only(table, path, &[&place[..], &known, self.reads.of_stream].concat(), self.errors);
         let (text, pool) = match table.contains_key("pool") {
             true => self.pool_of(table, value, path).unzip(),
             false => (self.url(table, value, path), None),

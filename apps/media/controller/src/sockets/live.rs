@@ -5,10 +5,10 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dataplane::controller::{Group, Table};
 use nix::time::{ClockId, clock_gettime};
 use routes::Lookup;
 
+use super::data_path::DataPath;
 use super::datagrams::Datagrams;
 use super::shared::WeakShared;
 use crate::proxy::world::{Listening, World};
@@ -21,9 +21,9 @@ pub struct Live {
     random: File,
     pub(super) settings: Arc<Settings>,
     pub(super) datagrams: Datagrams,
-    /// Of the program that runs.
-    pub(super) progress: Option<Table<u32, Progress>>,
-    pub(super) receivers: Option<Group<Receiver>>,
+    /// The program that runs.
+    pub(super) path: Option<Box<dyn DataPath>>,
+    /// Its ways to hosts, where it has any.
     pub(super) lookup: Option<Lookup>,
     /// For tasks; there as soon as anything happens.
     pub(super) shared: WeakShared,
@@ -37,8 +37,7 @@ impl Live {
             random,
             settings,
             datagrams: Datagrams::default(),
-            progress: None,
-            receivers: None,
+            path: None,
             lookup: None,
             shared: WeakShared::default(),
         })
@@ -67,6 +66,9 @@ impl World for Live {
     }
 
     fn bind_media(&mut self, address: IpAddr) -> bool {
+        if self.path.as_ref().is_some_and(|path| path.has_receivers()) {
+            return true;
+        }
         let Some(shared) = self.shared.upgrade() else { return false };
         self.datagrams.bind_media(address, self.settings.media_port, &shared)
     }
@@ -85,29 +87,30 @@ impl World for Live {
     }
 
     fn progress(&mut self, track: u32) -> Progress {
-        self.progress.as_ref().and_then(|table| table.get(&track)).unwrap_or_default()
+        self.path.as_mut().map(|path| path.progress(track)).unwrap_or_default()
     }
 
     fn set_progress(&mut self, track: u32, progress: &Progress) {
-        // The table has a place for each track.
-        self.progress.as_mut().into_iter().for_each(|table| _ = table.set(&track, progress));
+        self.path.iter_mut().for_each(|path| path.set_progress(track, progress));
     }
 
     fn reset_progress(&mut self, track: u32) {
-        if let Some(table) = &mut self.progress {
-            table.remove(&track);
-        }
+        self.path.iter_mut().for_each(|path| path.reset_progress(track));
     }
 
     fn join(&mut self, track: u32, receiver: &Receiver) -> Option<u32> {
-        let joined = self.receivers.as_ref()?.join(track, receiver);
+        let joined = self.path.as_mut()?.join(track, receiver);
         joined.inspect_err(|error| tracing::warn!("{} gets nothing: {error}", receiver.to)).ok()
     }
 
     fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver) {
-        if let Some(Err(error)) = self.receivers.as_ref().map(|group| group.set(track, member, receiver)) {
+        if let Some(Err(error)) = self.path.as_mut().map(|path| path.set_member(track, member, receiver)) {
             tracing::warn!("{} gets what it no longer knows: {error}", receiver.to);
         }
+    }
+
+    fn takes_bare(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| path.takes_bare())
     }
 
     fn clock(&mut self) -> u64 {

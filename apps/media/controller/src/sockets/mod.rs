@@ -9,16 +9,18 @@
 //! | `inbound` | what clients send: RTSP, or a half of a tunnel |
 //! | `listener` | accepts clients |
 //! | `origin` | connects to origins |
+//! | `data_path` | the program that streams pass |
 //! | `datagrams` | own UDP ports: bound as long as they are a stream's |
 //! | `live` | the proxy's world: ports, counts, random numbers |
 //! | `shared` | the proxy, and its effects carried out |
 
 mod connection;
+pub mod data_path;
 mod datagrams;
 mod inbound;
 pub mod listener;
 mod live;
 mod origin;
-mod outbox;
+pub mod outbox;
 pub mod shared;
 mod thinning;

@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
 use wire::rtp;
 
+use super::data_path::{DataPath, Tables};
 use super::datagrams::To;
 use super::live::Live;
 use super::origin;
@@ -69,7 +70,6 @@ struct State {
     kept: Kept,
     clients: BTreeMap<ClientId, Arc<Outbox>>,
     origins: BTreeMap<OriginId, Arc<Outbox>>,
-    flows: Option<Table<FlowKey, Flow>>,
     log: Option<AccessLog>,
 }
 
@@ -83,7 +83,6 @@ impl Shared {
             kept,
             clients: BTreeMap::new(),
             origins: BTreeMap::new(),
-            flows: None,
             log,
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
@@ -101,19 +100,22 @@ impl Shared {
         let mut state = self.lock();
         let flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
         let receivers: Group<Receiver> = tables.group("streams.receivers").map_err(text)?;
-        let left = state.flows.is_none().then(|| {
+        let left = state.proxy.world.path.is_none().then(|| {
             let groups = if receivers.is_empty() { 0 } else { MOST_TRACKS };
             let of = |group| receivers.members(group).into_iter().map(move |(member, own)| (group, member, own));
             Left { records: state.kept.all(), flows: flows.entries(), members: (0..groups).flat_map(of).collect() }
         });
-        state.proxy.world.receivers = Some(receivers);
-        state.flows = Some(flows);
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
-        state.proxy.world.progress = Some(progress);
+        state.proxy.world.path = Some(Box::new(Tables { flows, receivers, progress }));
         state.proxy.world.lookup = Lookup::new(tables).map_err(text)?;
         drop(state);
         left.into_iter().for_each(|left| self.event(|proxy| proxy.take_up(left)));
         Ok(())
+    }
+
+    /// Another program than that of this crate runs from now on.
+    pub fn use_path(&self, path: Box<dyn DataPath>) {
+        self.lock().proxy.world.path = Some(path);
     }
 
     /// Other settings from now on.
@@ -271,7 +273,7 @@ impl State {
             Effect::CloseOrigin(id) => self.origins.get(&id).into_iter().for_each(|outbox| outbox.close()),
             Effect::Seek(address) => _ = tokio::spawn(seek(address, shared.clone())),
             Effect::SetFlow(key, flow) => {
-                let set = self.flows.as_mut().map(|flows| flows.set(&key, &flow));
+                let set = self.proxy.world.path.as_mut().map(|path| path.set_flow(&key, &flow));
                 if let Some(Err(error)) = set {
                     self.proxy.counts.no_flow += 1;
                     tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
@@ -280,12 +282,16 @@ impl State {
             Effect::Log(ended) => self.log.iter().for_each(|log| {
                 log.line(|format| Line::new(&ended, SystemTime::now()).text(format));
             }),
-            Effect::RemoveFlow(key) => self.flows.iter_mut().for_each(|flows| _ = flows.remove(&key)),
+            Effect::RemoveFlow(key) => self.proxy.world.path.iter_mut().for_each(|path| path.remove_flow(&key)),
             Effect::Leave(track, member) => {
-                self.proxy.world.receivers.iter_mut().for_each(|group| _ = group.leave(track, member));
+                self.proxy.world.path.iter_mut().for_each(|path| path.leave(track, member));
             }
             Effect::ReleasePair(address, port) => self.proxy.world.datagrams.release_pair(address, port),
             Effect::Datagram(from, to, bytes) => {
+                let path = self.proxy.world.path.as_mut().filter(|path| path.has_receivers());
+                if let (Some(path), From::Media(_) | From::Reports(_)) = (path, from) {
+                    return path.datagram(to, &bytes);
+                }
                 let by = match from {
                     From::Pair(address, port) => To::PairReports(address, port),
                     From::Reports(address) => To::Reports(address),

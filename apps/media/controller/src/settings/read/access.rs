@@ -104,7 +104,8 @@ impl Reader<'_, '_> {
     }
 }
 
-fn prefix(text: &str) -> Option<(IpAddr, u8)> {
+/// `10.0.1.0/24`, `2001:db8::1`: an address, and how many bits of it count.
+pub fn prefix(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().ok()?;
     let most = if address.is_ipv4() { 32 } else { 128 };

@@ -21,7 +21,8 @@ impl Reader<'_, '_> {
 
     /// A stream whose source has no RTSP.
     pub(super) fn plain(&mut self, name: &str, table: &Table, path: &Path, settings: &Settings) -> Option<Named> {
-        let known = ["url", "sdp", "payload", "source", "interface", "viewers"];
+        let described: &[&str] = if self.reads.transport_streams { &[] } else { &["sdp", "payload"] };
+        let known = [&["url", "source", "interface", "viewers"], described, self.reads.of_stream].concat();
         document::only(table, path, &known, self.errors);
         let (value, at) = (table.get("url")?, path.key("url"));
         let accepted = "an address and a port, such as \"rtp://239.1.2.3:5004\" or \"udp://[ff15::1]:1234\"";
@@ -73,7 +74,7 @@ impl Reader<'_, '_> {
             .map(|value| self.parsed(value, &path.key("payload"), "\"mp2t\"", |text| (text == "mp2t").then_some(MP2T)));
         let accepted = "the file of its description (SDP) with RTP streams";
         match (table.get("sdp"), payload) {
-            (None, None) if !bare => {
+            (None, None) if !bare && !self.reads.transport_streams => {
                 let accepted = "`sdp`, the file of its description, or `payload = \"mp2t\"`";
                 self.errors.add(url.span().start, path, "what it sends is not said", accepted);
                 None

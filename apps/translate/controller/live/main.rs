@@ -1,0 +1,304 @@
+//! Streams translated to HTTP on live network namespaces: ordinary clients, of which every byte is compared.
+//!
+//! They need root, and fail without.
+
+mod network;
+#[path = "../../../media/controller/tests/support/origin.rs"]
+mod origin;
+mod rtsp;
+mod sender;
+
+#[allow(dead_code)]
+#[path = "../../../../tests/support/instance.rs"]
+mod instance;
+#[allow(dead_code)]
+#[path = "../../../../tests/support/process.rs"]
+mod process;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use network::{PROXIES, Proxy, must};
+use sender::{Sender, compare};
+
+/// A client of the kernel's TCP.
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(proxy: &Proxy, address: &str) -> Client {
+        let stream = must(proxy.viewers.enter(|| TcpStream::connect(address))).expect("a connection");
+        stream.set_read_timeout(Some(network::PATIENCE)).unwrap();
+        Client(stream)
+    }
+
+    fn ask(proxy: &Proxy, address: &str, target: &str) -> Client {
+        let mut own = Client::connect(proxy, address);
+        write!(own.0, "GET {target} HTTP/1.1\r\nHost: proxy\r\nUser-Agent: test\r\n\r\n").unwrap();
+        own
+    }
+
+    /// The head of the answer.
+    fn head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} behind {head:?}"));
+            head.extend(byte);
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let mut taken = vec![0; bytes];
+        self.0.read_exact(&mut taken).unwrap();
+        taken
+    }
+
+    /// All up to the end of the connection.
+    fn rest(mut self) -> String {
+        let mut all = Vec::new();
+        self.0.read_to_end(&mut all).unwrap();
+        String::from_utf8_lossy(&all).into_owned()
+    }
+}
+
+/// Has a sender send as long as something else goes on.
+fn during<T: Send>(sender: &mut Sender, what: impl FnOnce() -> T + Send) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                sender.send(1);
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
+        done.store(true, Ordering::Relaxed);
+        sending.join().unwrap();
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+const BYTES: usize = 1316 * 200;
+
+/// Each kind of source and URL, over both versions of IP.
+fn sources(driver: &str) {
+    let proxy = Proxy::start(driver, &[]);
+    for (client, (from, to, target)) in PROXIES.into_iter().cycle().zip([
+        ("10.0.2.11:7100", "239.1.2.3:5004", "/tower"),
+        ("10.0.2.11:7101", "239.1.2.4:5006", "/rtp/239.1.2.4:5006"),
+        ("[2001:db8:2::11]:7102", "[ff15::5]:5008", "/rtp/[2001:db8:2::11]@[ff15::5]:5008"),
+        ("10.0.2.11:7103", "10.0.2.1:5010", "/udp/10.0.2.1:5010"),
+    ]) {
+        let mut sender = Sender::new(&proxy, from, to, false);
+        let taken = during(&mut sender, || {
+            let mut client = Client::ask(&proxy, client, target);
+            let head = client.head();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n"), "{head}");
+            client.take(BYTES)
+        });
+        compare(&taken, &sender.payloads, 0);
+    }
+    // Without RTP.
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7104", "239.1.2.5:5012", true);
+    let taken = during(&mut sender, || {
+        let mut client = Client::ask(&proxy, PROXIES[0], "/udp/239.1.2.5:5012");
+        client.head();
+        client.take(BYTES)
+    });
+    compare(&taken, &sender.payloads, 0);
+    proxy.wait("something is left", |proxy| {
+        proxy.metric("translate_connections") == 0 && proxy.metric("translate_streams") == 0
+    });
+    proxy.stop();
+}
+
+#[test]
+fn streams_of_all_kinds_pass_in_the_kernel() {
+    sources("xdp");
+}
+
+#[test]
+fn streams_of_all_kinds_pass_on_workers() {
+    sources("afpacket");
+}
+
+#[test]
+fn viewers_share_a_stream_and_leave_it() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    assert!(!proxy.groups().contains("239.1.2.3"));
+    let (first, second) = during(&mut sender, || {
+        let mut first = Client::ask(&proxy, PROXIES[0], "/tower");
+        first.head();
+        let before = first.take(BYTES);
+        let mut second = Client::ask(&proxy, PROXIES[1], "/tower");
+        second.head();
+        let taken = second.take(BYTES);
+        let shown = proxy.json(&["translate", "streams"]);
+        assert_eq!((&shown[0]["stream"], &shown[0]["viewers"]), (&"tower".into(), &2.into()), "{shown}");
+        drop(second);
+        proxy.wait("it has not left", |proxy| proxy.metric("translate_connections") == 1);
+        // Nobody else notices.
+        let after = first.take(BYTES);
+        assert!(proxy.groups().contains("239.1.2.3"));
+        // One that an operator ends.
+        let sessions = proxy.json(&["translate", "sessions"]);
+        assert_eq!(
+            (&sessions[0]["state"], &sessions[0]["user_agent"]),
+            (&"plays".into(), &"test".into()),
+            "{sessions}"
+        );
+        proxy.millrace(&["translate", "kick", &sessions[0]["id"].to_string()]);
+        proxy.wait("it is still there", |proxy| proxy.metric("translate_connections") == 0);
+        ([before, after].concat(), taken)
+    });
+    compare(&first, &sender.payloads, 0);
+    compare(&second, &sender.payloads, 0);
+    proxy.wait("the group is not left", |proxy| !proxy.groups().contains("239.1.2.3"));
+    proxy.stop();
+}
+
+#[test]
+fn bad_requests_are_answered() {
+    let proxy = Proxy::start("xdp", &[("# user = \"viewer\"", "viewers.tokens = [\"a-token-that-is-long\"]")]);
+    for (client, (text, answer)) in PROXIES.into_iter().cycle().zip([
+        ("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\n\r\n", "400 Bad Request"),
+        ("POST /tower HTTP/1.0\r\n\r\n", "405 Method Not Allowed"),
+        ("GET /hall HTTP/1.0\r\n\r\n", "403 Forbidden"),
+        ("GET /rtp/240.1.1.1:5 HTTP/1.0\r\n\r\n", "403 Forbidden"),
+        ("\x16\x03\x01\x02\0\x01\r\n\r\n", "400 Bad Request"),
+    ]) {
+        let mut own = Client::connect(&proxy, client);
+        // In pieces.
+        for piece in text.as_bytes().chunks(7) {
+            own.0.write_all(piece).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let said = own.rest();
+        assert!(said.starts_with(&format!("HTTP/1.1 {answer}\r\n")) && said.contains("Connection: close"), "{said}");
+    }
+    let list = Client::ask(&proxy, PROXIES[0], "/playlist.m3u").rest();
+    assert!(list.ends_with("#EXTINF:-1,The hall\nhttp://proxy/hall\n#EXTINF:-1,tower\nhttp://proxy/tower\n"), "{list}");
+    proxy.wait("something is left", |proxy| proxy.metric("translate_connections") == 0);
+    proxy.stop();
+}
+
+#[test]
+fn a_source_that_is_silent_is_told() {
+    let proxy = Proxy::start("xdp", &[("first = \"10s\"", "first = \"1s\"")]);
+    let said = Client::ask(&proxy, PROXIES[0], "/tower").rest();
+    assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+    assert!(said.ends_with("Nothing comes from the stream's source.\n"), "{said}");
+    proxy.stop();
+}
+
+#[test]
+fn streams_of_servers_pass() {
+    let proxy = Proxy::start("xdp", &[]);
+    rtsp::streams(&proxy);
+    proxy.stop();
+}
+
+#[test]
+fn other_paths_are_the_host_s_own_server_s() {
+    let (from, to) = ("# http_server = \"127.0.0.1:80\"", "http_server = \"10.0.2.11:80\"");
+    let proxy = Proxy::start("xdp", &[(from, to)]);
+    let listener = must(proxy.servers.enter(|| std::net::TcpListener::bind("10.0.2.11:80"))).unwrap();
+    let body: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                asked.extend(byte);
+            }
+            let asked = String::from_utf8(asked).unwrap();
+            assert!(asked.starts_with("GET /page?x HTTP/1.1\r\n"), "{asked}");
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+            stream.write_all(&body).unwrap();
+        });
+        let mut client = Client::ask(&proxy, PROXIES[0], "/page?x");
+        assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(client.take(body.len()) == body, "its bytes, exactly");
+        assert_eq!(client.rest(), "");
+    });
+    proxy.stop();
+}
+
+#[test]
+fn a_process_that_was_killed_is_in_nobody_s_way() {
+    let mut proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    let play = |proxy: &Proxy, sender: &mut Sender| {
+        during(sender, || {
+            let mut client = Client::ask(proxy, PROXIES[0], "/tower");
+            client.head();
+            (client.take(BYTES), client)
+        })
+    };
+    let (taken, first) = play(&proxy, &mut sender);
+    compare(&taken, &sender.payloads, 0);
+    proxy.kill_and_start();
+    // Its client is told the end.
+    let mut rest = Vec::new();
+    let ended = (&first.0).read_to_end(&mut rest);
+    assert_eq!(ended.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
+    let (taken, second) = play(&proxy, &mut sender);
+    compare(&taken, &sender.payloads, 0);
+    drop(second);
+    proxy.wait("something is left", |proxy| proxy.metric("translate_connections") == 0);
+    proxy.stop();
+}
+
+#[test]
+fn a_reload_disturbs_nobody() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    let taken = during(&mut sender, || {
+        let mut client = Client::ask(&proxy, PROXIES[0], "/tower");
+        client.head();
+        let before = client.take(BYTES);
+        // Other settings, and a program that takes over.
+        proxy.reload("first = \"10s\"", "first = \"11s\"");
+        [before, client.take(BYTES)].concat()
+    });
+    compare(&taken, &sender.payloads, 0);
+    proxy.stop();
+}
+
+#[test]
+fn lost_segments_are_sent_again() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    proxy.lose(2);
+    let taken = during(&mut sender, || {
+        let mut client = Client::ask(&proxy, PROXIES[0], "/tower");
+        client.head();
+        let taken = client.take(1316 * 1000);
+        let sessions = proxy.json(&["translate", "sessions"]);
+        assert!(sessions[0]["again"].as_u64().unwrap() > 0, "{sessions}");
+        taken
+    });
+    // The original has come in time, each time; where the rate is too low for the stream, packets of it are left out.
+    compare(&taken, &sender.payloads, 1000);
+    proxy.stop();
+}
+
+/// curl is people's own client.
+#[test]
+fn curl_reads_a_stream() {
+    let proxy = Proxy::start("xdp", &[]);
+    let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    let taken = during(&mut sender, || {
+        let command = proxy.viewers.command("curl").args(["-sS", "--max-time", "3", "http://10.0.1.1:8080/tower"]);
+        must(command.run()).stdout
+    });
+    assert!(taken.len() > BYTES, "{} bytes", taken.len());
+    compare(&taken[..taken.len() / 1316 * 1316], &sender.payloads, 0);
+    proxy.stop();
+}

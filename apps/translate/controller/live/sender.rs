@@ -1,0 +1,76 @@
+//! Who sends RTP, or a transport stream without it, to a place: every byte is known.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use crate::network::{Proxy, must};
+
+/// Bytes of a packet of a stream.
+pub const PACKET: usize = 1316;
+
+pub struct Sender {
+    socket: UdpSocket,
+    to: SocketAddr,
+    bare: bool,
+    next: u16,
+    /// What was sent, in order.
+    pub payloads: Vec<Vec<u8>>,
+}
+
+/// The payload of a number: seven packets of a transport stream.
+pub fn payload(number: u32) -> Vec<u8> {
+    let byte = |at: usize| match at % 188 {
+        0 => 0x47,
+        // No null packet (ISO/IEC 13818-1 section 2.4.3.3).
+        1 => 0x01,
+        2 => 0x00,
+        4..8 => (number >> (8 * (at % 188 - 4))) as u8,
+        at => (at as u32 * number >> 3) as u8 ^ at as u8,
+    };
+    (0..PACKET).map(byte).collect()
+}
+
+impl Sender {
+    pub fn new(proxy: &Proxy, from: &str, to: &str, bare: bool) -> Sender {
+        let from: SocketAddr = from.parse().unwrap();
+        let socket = must(proxy.servers.enter(|| UdpSocket::bind(from))).unwrap();
+        Sender { socket, to: to.parse().unwrap(), bare, next: from.port(), payloads: Vec::new() }
+    }
+
+    /// Sends packets, one in each two milliseconds: 5 Mbit/s.
+    pub fn send(&mut self, count: u16) {
+        for _ in 0..count {
+            self.next = self.next.wrapping_add(1);
+            let payload = payload(self.payloads.len() as u32);
+            let mut packet = Vec::new();
+            if !self.bare {
+                packet.extend([0x80, 33]);
+                packet.extend(self.next.to_be_bytes());
+                packet.extend((u32::from(self.next) * 90).to_be_bytes());
+                packet.extend([7; 4]);
+            }
+            packet.extend(&payload);
+            self.socket.send_to(&packet, self.to).unwrap();
+            self.payloads.push(payload);
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Checks that what a client has is what was sent, from some packet on, each once and in order; so many may be left out
+/// between them.
+#[track_caller]
+pub fn compare(taken: &[u8], sent: &[Vec<u8>], most_left_out: usize) {
+    assert_eq!(taken.len() % PACKET, 0);
+    let mut next: Option<usize> = None;
+    let mut left_out = 0;
+    for (place, packet) in taken.chunks(PACKET).enumerate() {
+        let from = next.unwrap_or(0);
+        let found = sent[from..].iter().position(|own| own == packet);
+        let found = found.unwrap_or_else(|| panic!("packet {place} is none that was sent behind {from}"));
+        left_out += if next.is_some() { found } else { 0 };
+        next = Some(from + found + 1);
+    }
+    assert!(left_out <= most_left_out, "{left_out} packets are left out");
+}

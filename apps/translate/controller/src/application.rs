@@ -1,0 +1,48 @@
+//! The proxy as an application: its controller, its settings, its queries.
+
+use std::sync::Arc;
+
+use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
+use control::document::Errors;
+use dataplane::controller::{Controller, Link};
+
+use crate::admin::queries;
+use crate::run::Server;
+use crate::settings::{Settings, read};
+
+/// HTTP connections of `apps/translate`.
+pub struct TranslateApplication;
+
+impl Application for TranslateApplication {
+    const NAME: &'static str = "translate";
+    type Settings = Settings;
+    const SETTINGS: SettingsUse = SettingsUse::Required;
+    const QUERIES: &'static [Offer] = queries::OFFERS;
+
+    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, _: Kept) -> Box<dyn Controller> {
+        Box::new(Translate { reloads, queries, server: None })
+    }
+
+    fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
+        let own = read::settings(section.value, &section.path, errors).map(Arc::new);
+        CompiledSettings { entries: Vec::new(), own }
+    }
+}
+
+/// The controller.
+pub struct Translate {
+    reloads: Reloads<Settings>,
+    queries: Queries,
+    /// All that it knows, while one program takes over from another.
+    server: Option<Server>,
+}
+
+impl Controller for Translate {
+    fn run(&mut self, link: &mut Link) -> Result<(), String> {
+        let settings = self.reloads.begun().own.ok_or("there are no settings")?;
+        let mut server = self.server.take().map_or_else(|| Server::new(settings), Ok)?;
+        server.run(link, &self.reloads, &self.queries)?;
+        self.server = Some(server);
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! `millrace translate`: what a running proxy does.
+
+use cli::Command;
+use cli::failure::Failure;
+use cli::linked::Subcommand;
+use cli::output::print;
+use cli::remote::{Remote, print_json};
+use cli::report::{grouped, table};
+use cli::say;
+use cli::watch::Watch;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use crate::admin::queries::Kick;
+use crate::proxy::state::{SessionState, StreamState};
+
+/// All of them.
+pub const COMMANDS: &[Command] = &[Command::of::<Args>()];
+
+/// What to show or do.
+#[derive(clap::Args)]
+struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Connections of clients
+    Sessions(Plain),
+    /// Streams, and who views them
+    Streams(Plain),
+    /// End a connection
+    Kick(One),
+}
+
+#[derive(clap::Args)]
+struct Plain {
+    #[command(flatten)]
+    watch: Watch,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(clap::Args)]
+struct One {
+    /// The connection's number, as `sessions` shows it
+    #[arg(value_name = "ID")]
+    id: u32,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Subcommand for Args {
+    const NAME: &'static str = "translate";
+    const ABOUT: &'static str = "Show what a running translation of streams to HTTP does, end connections";
+
+    fn run(&self) -> Result<(), Failure> {
+        match &self.action {
+            Action::Sessions(own) => sessions(own),
+            Action::Streams(own) => streams(own),
+            Action::Kick(own) => {
+                let kicked: Json = own.remote.query("translate", "kick", &Kick { id: own.id })?;
+                match own.remote.json {
+                    true => print_json(&kicked),
+                    false => say!("connection {} has ended", own.id),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn time(ms: u64) -> String {
+    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+}
+
+/// Asks a query and shows its answer, once or again and again.
+fn list<T: DeserializeOwned + Serialize>(
+    Plain { watch, remote }: &Plain,
+    query: &str,
+    header: &[&str],
+    row: impl Fn(&T) -> Vec<String>,
+) -> Result<(), Failure> {
+    watch.run(|| {
+        let all: Vec<T> = remote.query("translate", query, &Json::Null)?;
+        if remote.json {
+            return watch.json(&all);
+        }
+        let mut out = String::new();
+        table(&mut out, header, all.iter().map(&row).collect());
+        print(format_args!("{out}"));
+        Ok(())
+    })
+}
+
+fn sessions(own: &Plain) -> Result<(), Failure> {
+    let header = [
+        "id",
+        "client",
+        "state",
+        "age",
+        "stream",
+        "packets",
+        "again",
+        "nulls",
+        "skipped",
+        "round trip",
+        "may send",
+        "request",
+    ];
+    list(own, "sessions", &header, |own: &SessionState| {
+        vec![
+            own.id.to_string(),
+            own.client.clone(),
+            own.state.clone(),
+            time(own.age_ms),
+            own.stream.clone().unwrap_or_else(|| "-".into()),
+            grouped(own.packets),
+            grouped(own.again.into()),
+            grouped(own.nulls.into()),
+            grouped(own.skipped.into()),
+            format!("{:.1} ms", own.round_trip_ms),
+            format!("{:.2} Mbit/s", own.rate as f64 / 1e6),
+            own.request.clone(),
+        ]
+    })
+}
+
+fn streams(own: &Plain) -> Result<(), Failure> {
+    let header = ["stream", "viewers", "state", "age", "packets", "lost", "late", "duplicate", "refused"];
+    list(own, "streams", &header, |own: &StreamState| {
+        vec![
+            own.stream.clone(),
+            own.viewers.to_string(),
+            if own.comes { "comes" } else { "awaited" }.to_owned(),
+            time(own.age_ms),
+            grouped(own.packets),
+            own.lost.to_string(),
+            own.late.to_string(),
+            own.duplicates.to_string(),
+            own.refused.to_string(),
+        ]
+    })
+}

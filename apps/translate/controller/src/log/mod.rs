@@ -1,0 +1,3 @@
+//! The access log.
+
+pub mod access_log;

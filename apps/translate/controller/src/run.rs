@@ -1,0 +1,261 @@
+//! The proxy on a running instance: a current-thread runtime beside the link's packets.
+
+mod leftover;
+mod path;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use control::access_log::AccessLog;
+use control::application::{Answer, CompiledSettings, Queries, Reloads};
+use dataplane::controller::{Event, Events, Link, Stop};
+use serde_json::Value as Json;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use self::path::{Came, LivePath, LiveWorld, clock};
+use crate::admin::queries;
+use crate::log::access_log::Line;
+use crate::proxy::Proxy;
+use crate::proxy::requests::Segment;
+use crate::proxy::world::Effect;
+use crate::relay::{Relay, RelayEvent, What};
+use crate::settings::Settings;
+use crate::sources::{SourceEvent, Sources};
+
+/// Packets that are worked on before tasks have their turn.
+const BATCH: usize = 64;
+/// Between two looks at what is due; while the first packet of a stream is awaited each of them is one.
+const TICK: Duration = Duration::from_millis(20);
+/// Otherwise so many of them.
+const TICKS: u32 = 12;
+/// How long clients and servers may take at the end.
+const END: Duration = Duration::from_secs(2);
+
+/// What outlasts runs of the controller: the runtime with its tasks, and all connections.
+pub struct Server {
+    runtime: Runtime,
+    state: State,
+}
+
+struct State {
+    proxy: Proxy<LiveWorld>,
+    sources: Sources,
+    relays: HashMap<u32, Relay>,
+    log: Option<AccessLog>,
+    source_events: UnboundedReceiver<SourceEvent>,
+    relay_events: UnboundedReceiver<RelayEvent>,
+    relay_sender: UnboundedSender<RelayEvent>,
+    /// Whether it has had a program.
+    has_run: bool,
+}
+
+impl Server {
+    /// One without connections.
+    pub fn new(settings: Arc<Settings>) -> Result<Server, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let (sender, source_events) = unbounded_channel();
+        let (relay_sender, relay_events) = unbounded_channel();
+        let sources = Sources::new(&settings, sender)?;
+        let log = settings.log.as_ref().and_then(AccessLog::open);
+        let proxy = Proxy::new(LiveWorld::default(), settings);
+        let relays = HashMap::new();
+        let state = State { proxy, sources, relays, log, source_events, relay_events, relay_sender, has_run: false };
+        Ok(Server { runtime, state })
+    }
+
+    /// Runs until the link stops.
+    pub fn run(&mut self, link: &mut Link, reloads: &Reloads<Settings>, queries: &Queries) -> Result<(), String> {
+        let Server { runtime, state } = self;
+        runtime.block_on(run(link, state, reloads, queries))
+    }
+}
+
+impl State {
+    fn put_in_force(&mut self, path: &mut LivePath, compiled: &CompiledSettings<Settings>) -> Result<(), String> {
+        let settings = compiled.own.as_ref().ok_or("there are no settings")?;
+        path.serve(&settings.listen)?;
+        if self.log.as_ref().map(AccessLog::settings) != settings.log.as_ref() {
+            self.log = settings.log.as_ref().and_then(AccessLog::open);
+        }
+        self.sources.set_settings(settings);
+        self.event(path, |proxy| proxy.set_settings(settings.clone()));
+        Ok(())
+    }
+
+    /// Gives the proxy an event, and carries out what it has done.
+    fn event<T>(&mut self, path: &mut LivePath, event: impl FnOnce(&mut Proxy<LiveWorld>) -> T) -> T {
+        self.proxy.set_now(clock());
+        let result = event(&mut self.proxy);
+        while let Some(effect) = self.proxy.next_effect() {
+            self.carry_out(path, effect);
+        }
+        path.flush();
+        result
+    }
+
+    fn carry_out(&mut self, path: &mut LivePath, effect: Effect) {
+        match effect {
+            Effect::Order(connection, generation, order) => path.order(connection, generation, &order),
+            Effect::Document { connection, index, next, bytes } => path.document(connection, index, next, &bytes),
+            Effect::Join(stream, connection) => path.join(stream, connection),
+            Effect::Leave(stream, connection) => path.leave(stream, connection),
+            Effect::OpenStream { stream, source, delivery } => {
+                path.keep(stream, &delivery);
+                self.sources.open(stream, &source);
+            }
+            Effect::CloseStream(stream) => self.sources.close(stream),
+            Effect::Connect { connection, generation, bytes } => {
+                // It was there when this was decided.
+                if let Some(server) = self.proxy.settings().http_server {
+                    let relay = Relay::start(server, (connection, generation), bytes, self.relay_sender.clone());
+                    self.relays.insert(connection, relay);
+                }
+            }
+            Effect::ToServer(connection, bytes) => {
+                self.relays.get(&connection).into_iter().for_each(|relay| relay.send(bytes.clone()));
+            }
+            Effect::ReadServer(connection) => self.relays.get(&connection).into_iter().for_each(Relay::read),
+            Effect::Disconnect(connection) => _ = self.relays.remove(&connection),
+            Effect::Log(ended) => self.log.iter().for_each(|log| {
+                log.line(|format| Line::new(&ended, SystemTime::now()).text(format));
+            }),
+        }
+    }
+
+    fn came(&mut self, path: &mut LivePath, came: Came) {
+        self.event(path, |proxy| match came {
+            Came::Request { key, first, mss, payload } => {
+                proxy.segment(Segment { key, first, mss, payload });
+            }
+            Came::Notice(connection, generation, notice) => proxy.notice(connection, generation, notice),
+        });
+    }
+
+    fn source_event(&mut self, path: &mut LivePath, event: SourceEvent) {
+        match event {
+            SourceEvent::Ended { stream, id, refusal } => {
+                if self.sources.is_current(stream, id) {
+                    self.event(path, |proxy| proxy.source_ended(stream, refusal));
+                }
+            }
+            SourceEvent::Packet { stream, id, bytes } => {
+                if self.sources.is_current(stream, id) {
+                    self.proxy.counts.relayed_packets += 1;
+                    path.packet(stream, &bytes);
+                }
+            }
+        }
+    }
+
+    fn relay_event(&mut self, path: &mut LivePath, event: RelayEvent) {
+        let RelayEvent { connection, generation, what } = event;
+        if matches!(what, What::Ended(_)) {
+            self.relays.remove(&connection);
+        }
+        self.event(path, |proxy| match what {
+            What::Bytes(bytes) => proxy.server_says(connection, generation, &bytes),
+            What::Took(bytes) => proxy.server_took(connection, generation, bytes),
+            What::Ended(result) => proxy.server_ended(connection, generation, result),
+        });
+    }
+
+    fn query(&mut self, path: &mut LivePath, name: &str, with: &Json) -> Answer {
+        if ["origins", "origin"].contains(&name) {
+            return self.sources.query(name, with);
+        }
+        let counts = self.log.as_ref().map(AccessLog::counts);
+        self.event(path, |proxy| {
+            if let Some((lost, written)) = counts {
+                (proxy.counts.log_lost, proxy.counts.log_written) = (lost, written);
+            }
+            queries::answer(proxy, name, with)
+        })
+    }
+}
+
+async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, queries: &Queries) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let events = Events::new(link).map_err(text)?;
+    reloads.wakes(link.waker());
+    queries.wakes(link.waker());
+    let mut path = LivePath::of(link)?;
+    state.proxy.world = LiveWorld::of(link.tables())?;
+    state.sources.use_tables(link.tables())?;
+    state.put_in_force(&mut path, &reloads.begun())?;
+    if !std::mem::replace(&mut state.has_run, true) {
+        let left = leftover::connections(link.program(), link.tables())?;
+        if !left.is_empty() {
+            tracing::warn!(connections = left.len(), "connections of a process before are reset");
+        }
+        path.leave_all();
+        state.event(&mut path, |proxy| proxy.end_left(left));
+    }
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut packets = Vec::with_capacity(BATCH);
+    let (mut ends, mut passed): (Option<Instant>, u32) = (None, 0);
+    loop {
+        let event = tokio::select! {
+            event = events.next(link) => event.map_err(text)?,
+            Some(event) = state.source_events.recv() => {
+                state.source_event(&mut path, event);
+                continue;
+            }
+            Some(event) = state.relay_events.recv() => {
+                state.relay_event(&mut path, event);
+                continue;
+            }
+            _ = ticks.tick() => {
+                passed += 1;
+                if passed % TICKS == 0 {
+                    state.sources.tick();
+                }
+                if passed % TICKS == 0 || state.proxy.is_awaiting() {
+                    state.event(&mut path, Proxy::tick);
+                }
+                let (connections, _, _) = state.proxy.sizes();
+                let done = connections == 0 && state.sources.servers() == 0;
+                if ends.is_some_and(|ends| ends <= Instant::now() || done) {
+                    return Ok(());
+                }
+                continue;
+            }
+        };
+        match event {
+            Event::Packet(packet) => {
+                packets.push(packet);
+                link.receive_many(&mut packets, BATCH - 1);
+                for packet in packets.drain(..) {
+                    if let Some(came) = path.came(&packet) {
+                        state.came(&mut path, came);
+                    }
+                }
+                // Where packets come without end, others are served all the same.
+                tokio::task::yield_now().await;
+            }
+            Event::Timer(_) => {}
+            Event::Room => path.flush(),
+            Event::Idle => {
+                reloads.apply(|compiled| state.put_in_force(&mut path, compiled));
+                queries.answer(|name, with| state.query(&mut path, name, with));
+            }
+            Event::Stop => {
+                if link.stopping() == Some(Stop::TakeOver) || ends.is_some() {
+                    return Ok(());
+                }
+                // Clients get the end of what they have, and servers are told.
+                state.event(&mut path, Proxy::end);
+                state.sources.end();
+                if !link.drain(END) {
+                    return Ok(());
+                }
+                ends = Some(Instant::now() + END);
+            }
+        }
+    }
+}

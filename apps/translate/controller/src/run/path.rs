@@ -1,0 +1,260 @@
+//! The program that runs: its tables, what it is told, and what comes from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dataplane::controller::{Field, Group, InjectError, Injector, Input, Link, NameError, NamedTables, Punted, Table};
+use nix::time::{ClockId, clock_gettime};
+use wire::flow_key::FlowKey;
+
+use crate::proxy::world::World;
+use crate::settings::Delivery;
+use crate::tables::{Endpoint, Next, Notice, Order, StreamCounts, Totals, mss, notice, stream_settings};
+
+/// Bytes of a TCP header without options, and where it says so.
+const TCP: usize = 20;
+const OFFSET: usize = 12;
+
+/// The monotonic clock, by which the program has its times.
+pub fn clock() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
+}
+
+/// What the program has counted.
+#[derive(Debug, Default)]
+pub struct LiveWorld {
+    streams: Option<Table<u32, StreamCounts>>,
+    totals: Option<Table<u32, Totals>>,
+}
+
+impl LiveWorld {
+    /// Of the program that runs.
+    pub fn of(tables: &NamedTables) -> Result<LiveWorld, String> {
+        let text = |error: NameError| error.to_string();
+        let streams = Some(tables.table("ring.streams").map_err(text)?);
+        Ok(LiveWorld { streams, totals: Some(tables.table("sender.totals").map_err(text)?) })
+    }
+}
+
+impl World for LiveWorld {
+    fn stream(&mut self, stream: u32) -> StreamCounts {
+        self.streams.as_ref().and_then(|table| table.get(&stream)).unwrap_or_default()
+    }
+
+    fn totals(&mut self, connection: u32) -> Totals {
+        self.totals.as_ref().and_then(|table| table.get(&connection)).unwrap_or_default()
+    }
+}
+
+/// What has come from the program.
+#[derive(Debug)]
+pub enum Came<'p> {
+    /// Bytes of a client.
+    Request {
+        /// What they came with.
+        key: FlowKey,
+        /// Whether they are the first ones of their connection.
+        first: bool,
+        /// The segment size of the connection.
+        mss: u16,
+        /// The bytes.
+        payload: &'p [u8],
+    },
+    /// What it says of a connection: number, generation, what.
+    Notice(u32, u32, Notice),
+}
+
+/// See the module.
+pub struct LivePath {
+    injector: Injector,
+    orders: Input,
+    documents: Input,
+    /// Where packets go that come on connections.
+    relayed: Option<Input>,
+    fields: Fields,
+    workers: usize,
+    services: Table<Endpoint, (u16, u16, u8)>,
+    settings: Table<u32, (u16, u16, u16, u32)>,
+    viewers: Group<u32>,
+    /// Of each connection in a group: its stream and its number there.
+    members: HashMap<u32, (u32, u32)>,
+    /// What found no room, in order.
+    waiting: VecDeque<(usize, Input, Vec<u8>, Vec<(Field, u128)>)>,
+}
+
+struct Fields {
+    addresses: [Field; 2],
+    ports: [Field; 2],
+    skip: Field,
+    service: Field,
+    mss: Field,
+    connection: Field,
+    index: Field,
+    next: Field,
+    stream: Field,
+}
+
+impl LivePath {
+    /// That of a link's program.
+    pub fn of(link: &Link) -> Result<LivePath, String> {
+        let text = |error: NameError| error.to_string();
+        let field = |name| link.field(name).map_err(text);
+        let tables = link.tables();
+        let mut secrets = tables.table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
+        // That of a process before stays: clients still have its cookies.
+        if secrets.get(&0).is_none_or(|secret| secret == (0, 0)) {
+            secrets.set(&0, &random()?).map_err(|error| format!("table accept.secret: {error}"))?;
+        }
+        let viewers: Group<u32> = tables.group("ring.viewers").map_err(text)?;
+        let streams = link.program().tables.iter().find(|table| table.name == "ring.streams");
+        let streams = streams.map_or(0, |table| table.capacity as u32);
+        let members = (0..streams).flat_map(|stream| {
+            viewers.members(stream).into_iter().map(move |(member, connection)| (connection, (stream, member)))
+        });
+        Ok(LivePath {
+            injector: link.injector(),
+            orders: link.input("orders.input").map_err(text)?,
+            documents: link.input("documents.input").map_err(text)?,
+            relayed: link.input("sources.relayed").ok(),
+            fields: Fields {
+                addresses: [field("src")?, field("dst")?],
+                ports: [field("src_port")?, field("dst_port")?],
+                skip: field("skip")?,
+                service: field("service")?,
+                mss: field("mss")?,
+                connection: field("connection")?,
+                index: field("index")?,
+                next: field("next")?,
+                stream: field("stream")?,
+            },
+            workers: link.workers(),
+            services: tables.table("accept.services").map_err(text)?,
+            settings: tables.table("ring.settings").map_err(text)?,
+            members: members.collect(),
+            viewers,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// Serves at these addresses from now on, and at no others.
+    pub fn serve(&mut self, listen: &[SocketAddr]) -> Result<(), String> {
+        let of = |(at, own): (usize, &SocketAddr)| {
+            let address = media::tables::mapped(own.ip());
+            ((address, own.port()), (at as u16 + 1, mss(address), 0))
+        };
+        let entries: Vec<(Endpoint, (u16, u16, u8))> = listen.iter().enumerate().map(of).collect();
+        self.services.replace(&entries).map_err(|error| format!("table accept.services: {error}"))
+    }
+
+    /// How a stream is kept from now on.
+    pub fn keep(&mut self, stream: u32, delivery: &Delivery) {
+        if let Err(error) = self.settings.set(&stream, &stream_settings(delivery)) {
+            tracing::error!("table ring.settings: {error}");
+        }
+    }
+
+    /// A connection is one of those that a stream's packets go to.
+    pub fn join(&mut self, stream: u32, connection: u32) {
+        match self.viewers.join(stream, &connection) {
+            Ok(member) => _ = self.members.insert(connection, (stream, member)),
+            Err(error) => tracing::error!("group ring.viewers: {error}"),
+        }
+    }
+
+    /// It is none of them any more.
+    pub fn leave(&mut self, stream: u32, connection: u32) {
+        if let Some((_, member)) = self.members.remove(&connection).filter(|(own, _)| *own == stream) {
+            self.viewers.leave(stream, member);
+        }
+    }
+
+    /// No connection has a stream any more.
+    pub fn leave_all(&mut self) {
+        for (_, (stream, member)) in std::mem::take(&mut self.members) {
+            self.viewers.leave(stream, member);
+        }
+    }
+
+    /// Tells the program something about a connection.
+    pub fn order(&mut self, connection: u32, generation: u32, order: &Order) {
+        let worker = self.worker_of(connection);
+        self.inject(worker, self.orders, order.bytes(connection, generation).to_vec(), Vec::new());
+    }
+
+    /// Has bytes sent exactly.
+    pub fn document(&mut self, connection: u32, index: u32, next: Next, bytes: &[u8]) {
+        let mut packet = vec![0; TCP];
+        packet[OFFSET] = 0x50;
+        packet.extend_from_slice(bytes);
+        let fields = &self.fields;
+        let with = vec![
+            (fields.connection, connection.into()),
+            (fields.index, index.into()),
+            (fields.next, (next as u8).into()),
+        ];
+        let worker = self.worker_of(connection);
+        self.inject(worker, self.documents, packet, with);
+    }
+
+    /// A packet of a stream that has come on a connection.
+    pub fn packet(&mut self, stream: u32, bytes: &[u8]) {
+        let Some(input) = self.relayed else { return };
+        let with = [(self.fields.stream, stream.into())];
+        // Where too many are under way one is lost, as on any link.
+        let _ = self.injector.inject_on(stream as usize % self.workers, input, bytes, &with);
+    }
+
+    /// What concerns a connection is run by one worker, in order.
+    fn worker_of(&self, connection: u32) -> usize {
+        connection as usize % self.workers
+    }
+
+    fn inject(&mut self, worker: usize, input: Input, bytes: Vec<u8>, with: Vec<(Field, u128)>) {
+        self.waiting.push_back((worker, input, bytes, with));
+    }
+
+    /// Injects what waits, as far as there is room.
+    pub fn flush(&mut self) {
+        while let Some((worker, input, bytes, with)) = self.waiting.front() {
+            match self.injector.inject_on(*worker, *input, bytes, with) {
+                Err(InjectError::Busy) => return,
+                // The program has ended; what it was to be told is of no use to the next one.
+                Err(InjectError::Gone) => return self.waiting.clear(),
+                Err(error) => tracing::error!("a packet for the program: {error}"),
+                Ok(()) => {}
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// What a packet of the program is. None: it is nothing that is known.
+    pub fn came<'p>(&self, packet: &'p Punted) -> Option<Came<'p>> {
+        let bytes = packet.bytes();
+        if !packet.channel().ends_with("request_cc") {
+            let (connection, generation, notice) = notice(bytes)?;
+            return Some(Came::Notice(connection, generation, notice));
+        }
+        let fields = &self.fields;
+        let [src, dst] = fields.addresses.map(|field| packet.metadata(field).into());
+        let [src_port, dst_port] = fields.ports.map(|field| packet.metadata(field) as u16);
+        let from = usize::from(bytes.get(OFFSET)? >> 4) * 4 + packet.metadata(fields.skip) as usize;
+        let payload = bytes.get(from..)?;
+        Some(Came::Request {
+            key: FlowKey { src, dst, src_port, dst_port },
+            first: packet.metadata(fields.service) != 0,
+            mss: packet.metadata(fields.mss) as u16,
+            payload,
+        })
+    }
+}
+
+/// Two numbers that can't be guessed.
+fn random() -> Result<(u64, u64), String> {
+    let mut random = [0; 16];
+    let source = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
+    source.map_err(|error| format!("/dev/urandom: {error}"))?;
+    let both = u128::from_le_bytes(random);
+    Ok(((both >> 64) as u64, both as u64))
+}
