@@ -11,9 +11,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// In what pieces of time bytes are counted.
 pub const BIN: Duration = Duration::from_millis(100);
 
+/// What a client gets in each piece of time.
+#[derive(Default)]
+pub struct Bins {
+    /// Bytes that it reads. What lies behind a lost segment comes with that.
+    pub read: Vec<u64>,
+    /// Bytes of frames that come to its interface.
+    pub wire: Vec<u64>,
+}
+
 /// Asks for a stream, reads it for the time `before`, and then tells how many bytes came in each piece of the time
 /// `window`. To be called in the viewers' namespace.
-pub fn read(from: SocketAddrV4, path: &str, before: Duration, window: Duration) -> Result<Vec<u64>, String> {
+pub fn read(from: SocketAddrV4, path: &str, before: Duration, window: Duration) -> Result<Bins, String> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::V4(from), PATIENCE).map_err(text)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: stream\r\n\r\n").as_bytes()).map_err(text)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
@@ -25,12 +34,23 @@ pub fn read(from: SocketAddrV4, path: &str, before: Duration, window: Duration) 
     }
     stream.set_read_timeout(Some(BIN)).map_err(text)?;
     let begin = Instant::now() + before;
-    let mut bins = vec![0; (window.as_nanos() / BIN.as_nanos()) as usize];
+    let count = (window.as_nanos() / BIN.as_nanos()) as u32;
+    let mut bins = vec![0; count as usize];
+    // A thread begins in the network namespace of the one that starts it.
+    let wire = std::thread::spawn(move || {
+        let came = |bin| {
+            std::thread::sleep((begin + BIN * bin).saturating_duration_since(Instant::now()));
+            received()
+        };
+        let all = (0..=count).map(came).collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, String>(all.windows(2).map(|two| two[1] - two[0]).collect())
+    });
     loop {
         let result = stream.read(&mut buffer);
         let now = Instant::now();
         if now >= begin + window {
-            return Ok(bins);
+            let wire = wire.join().map_err(|_| "a thread has panicked")??;
+            return Ok(Bins { read: bins, wire });
         }
         let bytes = match result {
             Ok(0) => return Err("the stream has ended".into()),
@@ -44,4 +64,12 @@ pub fn read(from: SocketAddrV4, path: &str, before: Duration, window: Duration) 
             *bin += bytes;
         }
     }
+}
+
+/// Bytes of frames that eth0 of this thread's namespace has received.
+fn received() -> Result<u64, String> {
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").map_err(text)?;
+    let line = devices.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+    let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    bytes.ok_or_else(|| "the client has no eth0".to_owned())
 }

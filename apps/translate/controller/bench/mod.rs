@@ -19,7 +19,7 @@ mod throughput;
 use crate::results::Results;
 use crate::{Effort, text};
 
-/// Measures. `CASE="1 Mbit/s, 100 ms, 1 % behind"` is one case, or several that begin so, `SYSTEM=millrace,cubic` some
+/// Measures. `CASE="1 Mbit/s, 100 ms, 1 % behind"` is one case, `CASE="1 Mbit/s, 100 ms;4 Mbit/s"` are all that begin so, `SYSTEM=millrace,cubic` some
 /// systems. With `--plot` each case's bandwidth over time goes to `target/bench/translate`.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();

@@ -1,4 +1,4 @@
-//! The bandwidth that each system's client gets, over time, as SVG.
+//! The bandwidth that comes to each system's client, over time, as SVG.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,16 +13,16 @@ const MARGIN: f64 = 60.0;
 const COLOURS: [&str; 5] = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b"];
 
 /// Writes `target/bench/translate/CASE.svg`: a curve for each system, one below the other, with the same scale.
-pub fn write(case: &str, series: &[(&str, Vec<u64>)]) -> Result<(), String> {
+pub fn write(case: &str, series: &[(&str, &Vec<u64>)]) -> Result<(), String> {
     let folder = Path::new("target/bench/translate");
     std::fs::create_dir_all(folder).map_err(text)?;
     let name = case.replace(", ", "-").replace(['/', ' ', '%'], "");
     std::fs::write(folder.join(name + ".svg"), svg(case, series)).map_err(text)
 }
 
-fn svg(case: &str, series: &[(&str, Vec<u64>)]) -> String {
+fn svg(case: &str, series: &[(&str, &Vec<u64>)]) -> String {
     let mbit = |bytes: u64| bytes as f64 * 8.0 / BIN.as_secs_f64() / 1e6;
-    let top = series.iter().flat_map(|(_, bins)| bins).copied().map(mbit).fold(0.1, f64::max);
+    let top = series.iter().flat_map(|(_, bins)| *bins).copied().map(mbit).fold(0.1, f64::max);
     let bins = series.iter().map(|(_, bins)| bins.len()).max().unwrap_or(1).max(1);
     let (right, bottom) = (WIDTH + 2.0 * MARGIN, series.len() as f64 * HEIGHT + 2.0 * MARGIN);
     let mut svg = format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::client::{self, BIN};
+use super::client::{self, BIN, Bins};
 use super::plot;
 use super::sites::Sites;
 use super::source::BYTES;
@@ -81,7 +81,8 @@ pub fn measure(effort: Effort, plots: bool, results: &mut Results) -> Result<(),
         }
     }
     let wanted = std::env::var("CASE").unwrap_or_default();
-    let cases: Vec<_> = Case::all(effort.quick).into_iter().filter(|case| case.name().starts_with(&wanted)).collect();
+    let is_wanted = |case: &Case| wanted.split(';').any(|own| case.name().starts_with(own));
+    let cases: Vec<_> = Case::all(effort.quick).into_iter().filter(is_wanted).collect();
     let window = Duration::from_secs(if effort.quick { 5 } else { 20 });
     let sites = Sites::new(systems.len())?;
     for rate in RATES {
@@ -95,17 +96,20 @@ pub fn measure(effort: Effort, plots: bool, results: &mut Results) -> Result<(),
             let bins = run(case, &sites, &systems, window)?;
             let name = case.name();
             for ((system, _), bins) in systems.iter().zip(&bins) {
-                let (mean, deviation) = spread(bins);
+                let (mean, variation) = spread(&bins.read);
                 let mbit = mean * 8.0 / BIN.as_secs_f64() / 1e6;
                 results.add(&name, system, "mbit_per_s", "10^6 bit/s of payload", vec![mbit]);
                 let unit = "standard deviation by mean, of the bytes of each 100 ms";
-                results.add(&name, system, "cv_100ms", unit, vec![deviation / mean.max(1.0)]);
+                results.add(&name, system, "cv_100ms", unit, vec![variation]);
+                let unit = "the same, of frames as they come to the client's interface";
+                results.add(&name, system, "wire_cv_100ms", unit, vec![spread(&bins.wire).1]);
             }
             if case.loss > 0.0 && case.round_trip_ms > 0 && case.behind {
                 results.add(&name, "RFC 5348's equation", "mbit_per_s", "10^6 bit/s of payload", vec![case.allowed()]);
             }
             if plots {
-                let series: Vec<_> = systems.iter().map(|(name, _)| *name).zip(bins).collect();
+                let series: Vec<_> =
+                    systems.iter().map(|(name, _)| *name).zip(bins.iter().map(|own| &own.wire)).collect();
                 plot::write(&name, &series)?;
             }
         }
@@ -118,7 +122,7 @@ pub fn measure(effort: Effort, plots: bool, results: &mut Results) -> Result<(),
 }
 
 /// One case for all systems at one time: the bytes of each piece of the time.
-fn run(case: Case, sites: &Sites, systems: &[(&str, System)], window: Duration) -> Result<Vec<Vec<u64>>, String> {
+fn run(case: Case, sites: &Sites, systems: &[(&str, System)], window: Duration) -> Result<Vec<Bins>, String> {
     sites.set(Duration::from_millis(case.round_trip_ms), case.loss / 100.0, case.behind)?;
     std::thread::scope(|scope| {
         let read = |((name, system), site)| {
@@ -134,10 +138,10 @@ fn run(case: Case, sites: &Sites, systems: &[(&str, System)], window: Duration) 
     })
 }
 
-/// Mean and standard deviation.
+/// Mean, and the coefficient of variation: the standard deviation by the mean.
 fn spread(values: &[u64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<u64>() as f64 / count;
     let squares: f64 = values.iter().map(|value| (*value as f64 - mean).powi(2)).sum();
-    (mean, (squares / count).sqrt())
+    (mean, (squares / count).sqrt() / mean.max(1.0))
 }
