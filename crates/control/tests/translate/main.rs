@@ -305,6 +305,39 @@ fn the_answer_to_a_syn_declines_timestamps() {
     assert_eq!(answer.options, [2, 4, 5, 0xb4, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 0]);
 }
 
+/// A frame of IPv6 with a segment of the client `2001:db8:1::11`.
+fn frame6(seq: u32, ack: u32, flags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+    let [client, own] = [0x11, 1].map(|last| [0x20, 1, 0xd, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    let mut tcp = [50000u16, 80].map(u16::to_be_bytes).concat();
+    tcp.extend([seq, ack].map(u32::to_be_bytes).concat());
+    tcp.extend([(5 + options.len() as u8 / 4) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend([options, payload].concat());
+    let checksum = !client::fold(client::sum(&tcp) + client::sum(&client) + client::sum(&own) + 6 + tcp.len() as u32);
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0x11, 0x86, 0xdd, 0x60, 0, 0, 0];
+    frame.extend((tcp.len() as u16).to_be_bytes());
+    frame.extend([6, 64]);
+    [frame, client.to_vec(), own.to_vec(), tcp].concat()
+}
+
+#[test]
+fn clients_of_ipv6_are_served_alike() {
+    let mut world = World::new(&program(), quiet());
+    let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[54 + at..58 + at].try_into().unwrap());
+    let right = |bytes: &[u8]| {
+        let upper = client::sum(&bytes[22..]) + 6 + bytes.len() as u32 - 54;
+        bytes[18..20] == (bytes.len() as u16 - 54).to_be_bytes() && client::fold(upper) == 0xffff
+    };
+    let out = world.stepper.receive(1, &frame6(9, 0, SYN, &[2, 4, 5, 0xa0, 1, 1, 4, 2], &[]));
+    assert_eq!((out.len(), out[0].bytes.len(), out[0].bytes[54 + 13]), (1, 94, SYN | ACK));
+    assert!(right(&out[0].bytes) && number(&out[0].bytes, 8) == 10);
+    let ours = number(&out[0].bytes, 4).wrapping_add(1);
+    let out = world.stepper.receive(1, &frame6(10, ours, ACK, &[], b"GET / HTTP/1.1\r\n\r\n"));
+    assert_eq!(out.len(), 2, "the request goes to the controller, and is acknowledged");
+    let answer = &out.iter().find(|out| out.bytes[..2] == [2, 0]).expect("an acknowledgement").bytes;
+    assert!(right(answer) && number(answer, 4) == ours && number(answer, 8) == 28);
+}
+
 #[test]
 fn other_fills() {
     for fill in [1, 2] {
