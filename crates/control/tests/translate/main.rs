@@ -339,6 +339,31 @@ fn clients_of_ipv6_are_served_alike() {
 }
 
 #[test]
+fn routers_may_cut_segments_that_are_too_long_for_one_of_them() {
+    let mut world = World::new(&program(), quiet());
+    world.connect();
+    world.run(300);
+    let error = |seq: u32, damage: u8| {
+        let mut quote = vec![0x45, 0, 5, 0x54, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 1, 1, 10, 0, 1, 11];
+        quote.extend([80u16, 50000].map(u16::to_be_bytes).concat());
+        quote.extend(seq.to_be_bytes());
+        let mut icmp = [vec![3, 4, 0, 0, 0, 0, 2, 0x40], quote].concat();
+        let checksum = !client::fold(client::sum(&icmp)) ^ u16::from(damage);
+        icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
+        client::frame([10, 0, 1, 99], client::OWN, 1, &icmp)
+    };
+    for (ahead, damage, counts) in [(0, 1, false), (900_000, 0, false), (0, 0, true)] {
+        let good = world.client.segment(ACK, &[]);
+        let under_way = u32::from_be_bytes(good[42..46].try_into().unwrap());
+        let frame = error(under_way.wrapping_add(ahead), damage);
+        assert!(world.stepper.receive(1, &frame).is_empty());
+        world.run(50);
+        assert_eq!(world.in_parts != 0, counts, "{ahead} {damage}");
+    }
+    read(&world.client.data);
+}
+
+#[test]
 fn other_fills() {
     for fill in [1, 2] {
         let (_, read) = streamed_any(Scene { fill, loss: 30, ..quiet() }, 3000);
