@@ -72,8 +72,8 @@ impl Proxy {
         let config = runtime.write("translate.toml", &text);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
-        let arguments =
-            ["run", "translate", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state].map(str::to_owned);
+        let arguments = ["run", "translate", "-c", &config, "--opt", level, "--socket", &socket, "--state", &state]
+            .map(str::to_owned);
         let millrace = launch(&ns, &arguments);
         let own = Proxy { millrace, runtime, arguments: arguments.into(), proxy: ns, viewers, servers };
         own.answers();
@@ -105,6 +105,11 @@ impl Proxy {
         let rules =
             format!("table inet loss {{ chain input {{ type filter hook prerouting priority -300; {rule}; }}; }}");
         must(self.viewers.check(&["nft", &rules]));
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        self.millrace.both()
     }
 
     /// Groups that the host is a member of.
