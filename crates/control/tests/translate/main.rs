@@ -305,6 +305,64 @@ fn the_answer_to_a_syn_declines_timestamps() {
     assert_eq!(answer.options, [2, 4, 5, 0xb4, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 0]);
 }
 
+/// A frame of IPv6 with a segment of the client `2001:db8:1::11`.
+fn frame6(seq: u32, ack: u32, flags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+    let [client, own] = [0x11, 1].map(|last| [0x20, 1, 0xd, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    let mut tcp = [50000u16, 80].map(u16::to_be_bytes).concat();
+    tcp.extend([seq, ack].map(u32::to_be_bytes).concat());
+    tcp.extend([(5 + options.len() as u8 / 4) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend([options, payload].concat());
+    let checksum = !client::fold(client::sum(&tcp) + client::sum(&client) + client::sum(&own) + 6 + tcp.len() as u32);
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0x11, 0x86, 0xdd, 0x60, 0, 0, 0];
+    frame.extend((tcp.len() as u16).to_be_bytes());
+    frame.extend([6, 64]);
+    [frame, client.to_vec(), own.to_vec(), tcp].concat()
+}
+
+#[test]
+fn clients_of_ipv6_are_served_alike() {
+    let mut world = World::new(&program(), quiet());
+    let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[54 + at..58 + at].try_into().unwrap());
+    let right = |bytes: &[u8]| {
+        let upper = client::sum(&bytes[22..]) + 6 + bytes.len() as u32 - 54;
+        bytes[18..20] == (bytes.len() as u16 - 54).to_be_bytes() && client::fold(upper) == 0xffff
+    };
+    let out = world.stepper.receive(1, &frame6(9, 0, SYN, &[2, 4, 5, 0xa0, 1, 1, 4, 2], &[]));
+    assert_eq!((out.len(), out[0].bytes.len(), out[0].bytes[54 + 13]), (1, 94, SYN | ACK));
+    assert!(right(&out[0].bytes) && number(&out[0].bytes, 8) == 10);
+    let ours = number(&out[0].bytes, 4).wrapping_add(1);
+    let out = world.stepper.receive(1, &frame6(10, ours, ACK, &[], b"GET / HTTP/1.1\r\n\r\n"));
+    assert_eq!(out.len(), 2, "the request goes to the controller, and is acknowledged");
+    let answer = &out.iter().find(|out| out.bytes[..2] == [2, 0]).expect("an acknowledgement").bytes;
+    assert!(right(answer) && number(answer, 4) == ours && number(answer, 8) == 28);
+}
+
+#[test]
+fn routers_may_cut_segments_that_are_too_long_for_one_of_them() {
+    let mut world = World::new(&program(), quiet());
+    world.connect();
+    world.run(300);
+    let error = |seq: u32, damage: u8| {
+        let mut quote = vec![0x45, 0, 5, 0x54, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 1, 1, 10, 0, 1, 11];
+        quote.extend([80u16, 50000].map(u16::to_be_bytes).concat());
+        quote.extend(seq.to_be_bytes());
+        let mut icmp = [vec![3, 4, 0, 0, 0, 0, 2, 0x40], quote].concat();
+        let checksum = !client::fold(client::sum(&icmp)) ^ u16::from(damage);
+        icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
+        client::frame([10, 0, 1, 99], client::OWN, 1, &icmp)
+    };
+    for (ahead, damage, counts) in [(0, 1, false), (900_000, 0, false), (0, 0, true)] {
+        let good = world.client.segment(ACK, &[]);
+        let under_way = u32::from_be_bytes(good[42..46].try_into().unwrap());
+        let frame = error(under_way.wrapping_add(ahead), damage);
+        assert!(world.stepper.receive(1, &frame).is_empty());
+        world.run(50);
+        assert_eq!(world.in_parts != 0, counts, "{ahead} {damage}");
+    }
+    read(&world.client.data);
+}
+
 #[test]
 fn other_fills() {
     for fill in [1, 2] {

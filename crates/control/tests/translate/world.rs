@@ -59,6 +59,8 @@ pub struct World {
     /// What is sent when the request has come.
     pub documents: Vec<(Vec<u8>, u8)>,
     pub sent: u64,
+    /// Of them routers may cut so many.
+    pub in_parts: u64,
     pub running: bool,
     pub deaf: bool,
 }
@@ -100,6 +102,7 @@ impl World {
             requests: Vec::new(),
             documents,
             sent: 0,
+            in_parts: 0,
             running: true,
             deaf: false,
         }
@@ -170,6 +173,7 @@ impl World {
             match output.end {
                 End::Tx => {
                     self.sent += 1;
+                    self.in_parts += u64::from(output.bytes[20] & 0x40 == 0);
                     self.send(true, output.bytes);
                 }
                 End::Host => panic!("a packet for the host"),
