@@ -107,6 +107,11 @@ impl Proxy {
         must(self.viewers.check(&["nft", &rules]));
     }
 
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        self.millrace.both()
+    }
+
     /// Groups that the host is a member of.
     pub fn groups(&self) -> String {
         must(self.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text()

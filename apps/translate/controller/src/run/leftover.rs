@@ -20,5 +20,5 @@ pub fn connections(program: &Program, tables: &NamedTables) -> Result<Vec<(u32, 
         let values = access.get(TableId(index as u32), &[number.into()], None).ok()?;
         (*values.get(state)? != 0).then_some((number, *values.get(generation)? as u32))
     };
-    Ok((1..table.capacity as u32).filter_map(one).collect())
+    Ok((1..table.capacity).filter_map(one).collect())
 }

@@ -66,6 +66,9 @@ pub enum Came<'p> {
     Notice(u32, u32, Notice),
 }
 
+/// A packet for the program: worker, input, bytes, metadata.
+type Waiting = (usize, Input, Vec<u8>, Vec<(Field, u128)>);
+
 /// See the module.
 pub struct LivePath {
     injector: Injector,
@@ -81,7 +84,7 @@ pub struct LivePath {
     /// Of each connection in a group: its stream and its number there.
     members: HashMap<u32, (u32, u32)>,
     /// What found no room, in order.
-    waiting: VecDeque<(usize, Input, Vec<u8>, Vec<(Field, u128)>)>,
+    waiting: VecDeque<Waiting>,
 }
 
 struct Fields {
@@ -109,7 +112,7 @@ impl LivePath {
         }
         let viewers: Group<u32> = tables.group("ring.viewers").map_err(text)?;
         let streams = link.program().tables.iter().find(|table| table.name == "ring.streams");
-        let streams = streams.map_or(0, |table| table.capacity as u32);
+        let streams = streams.map_or(0, |table| table.capacity);
         let members = (0..streams).flat_map(|stream| {
             viewers.members(stream).into_iter().map(move |(member, connection)| (connection, (stream, member)))
         });

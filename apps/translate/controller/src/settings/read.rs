@@ -27,8 +27,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     let table = document::table(value, path, errors)?;
     let known = ["listen", "streams", "groups", "interface", "http_server", "pages", "limits", "timeouts", "log"];
     document::only(table, path, &[&known[..], &SOURCES, &DELIVERY].concat(), errors);
-    let mut settings = Settings::default();
-    settings.listen = listen(table, value, path, errors);
+    let mut settings = Settings { listen: listen(table, value, path, errors), ..Settings::default() };
     let reads = Reads { of_stream: &OF_STREAM, transport_streams: true };
     let mut own = sources(table, path, reads, errors);
     settings.delivery = delivery(table, path, &Delivery::default(), errors);

@@ -1,11 +1,11 @@
 //! The state machine between models of the program, its clients, and the host's own HTTP server.
 
+mod any_order;
 mod model;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
 use translate::http::refusal::{self, Refusal};
 use translate::proxy::Proxy;
 use translate::settings::{Limits, Settings};
@@ -311,116 +311,4 @@ fn what_a_process_before_has_left_is_in_nobody_s_way() {
     model.notice(2, Notice::Ended(Over::Aborted));
     model.notice(1, Notice::Ended(Over::Aborted));
     assert_eq!((model.proxy.sizes(), model.log.len()), ((0, 0, 0), 1));
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Ask(u8, u8, bool),
-    More(u8),
-    Packets(u8),
-    Ended(u8, u8),
-    Acked(u8),
-    HalfClosed(u8),
-    SourceEnded(u8),
-    Server(u8, u8),
-    Wait(u16),
-    Kick(u8),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        (0..20u8, 0..8u8, any::<bool>()).prop_map(|(port, target, whole)| Step::Ask(port, target, whole)),
-        (0..20u8).prop_map(Step::More),
-        (0..4u8).prop_map(Step::Packets),
-        (any::<u8>(), 1..6u8).prop_map(|(number, over)| Step::Ended(number, over)),
-        any::<u8>().prop_map(Step::Acked),
-        any::<u8>().prop_map(Step::HalfClosed),
-        (0..4u8).prop_map(Step::SourceEnded),
-        (any::<u8>(), 0..4u8).prop_map(|(number, what)| Step::Server(number, what)),
-        (0..15_000u16).prop_map(Step::Wait),
-        any::<u8>().prop_map(Step::Kick),
-    ]
-}
-
-proptest! {
-    /// Whatever happens in whatever order: the model holds what the program would, and in the end nothing is left.
-    #[test]
-    fn nothing_is_left_behind(steps in prop::collection::vec(step(), 0..80)) {
-        let limits = Limits { connections: 12, per_client: 10, per_stream: 5, streams: 3, ..Settings::default().limits };
-        let server = Some("127.0.0.1:80".parse().unwrap());
-        let mut model = Model::new(Settings { limits, http_server: server, ..settings() });
-        let targets = ["/hall", "/vault", "/rtp/239.0.0.1:1", "/rtp/239.0.0.2:1", "/rtsp/10.0.2.3/x", "/other", "/status", "/rtp/x"];
-        let own = |port: u8| key(if port % 2 == 0 { "10.0.1.11" } else { "2001:db8::1" }, port.into());
-        for step in steps {
-            let of = |model: &Model, at: u8| model.open.keys().copied().nth(usize::from(at) % model.open.len().max(1));
-            match step {
-                Step::Ask(port, target, whole) => {
-                    let text = format!("GET {} HTTP/1.0\r\n", targets[usize::from(target)]);
-                    // The program has one connection of a key.
-                    if let Some(number) = model.number(own(port)) {
-                        model.notice(number, Notice::Ended(Over::Reset));
-                    }
-                    model.ask(own(port), &if whole { format!("{text}\r\n") } else { text });
-                }
-                Step::More(port) => _ = model.more(own(port), "\r\n"),
-                Step::Packets(stream) => model.packets(stream.into(), 1),
-                Step::Ended(at, over) => {
-                    let all = [Over::Closed, Over::Reset, Over::TimedOut, Over::Lost, Over::Aborted, Over::NoFlow];
-                    let number = of(&model, at);
-                    number.into_iter().for_each(|number| model.notice(number, Notice::Ended(all[usize::from(over)])));
-                }
-                Step::Acked(at) => {
-                    if let Some(number) = of(&model, at) {
-                        let documents = model.open[&number].documents;
-                        model.notice(number, Notice::Acked(documents));
-                    }
-                }
-                Step::HalfClosed(at) => {
-                    of(&model, at).into_iter().for_each(|number| model.notice(number, Notice::HalfClosed));
-                }
-                Step::SourceEnded(stream) => {
-                    model.event(|proxy| proxy.source_ended(stream.into(), refusal::NO_SERVER));
-                }
-                Step::Server(at, what) => {
-                    let Some(number) = of(&model, at) else { continue };
-                    let generation = model.open[&number].generation;
-                    if !model.server.contains_key(&number) {
-                        continue;
-                    }
-                    model.event(|proxy| match what {
-                        0 => proxy.server_says(number, generation, &[b'x'; 16384]),
-                        1 => proxy.server_took(number, generation, 5),
-                        2 => proxy.server_ended(number, generation, Ok(())),
-                        _ => proxy.server_ended(number, generation, Err("x".into())),
-                    });
-                    if what >= 2 {
-                        model.server.remove(&number);
-                    }
-                }
-                Step::Wait(ms) => model.wait(Duration::from_millis(ms.into())),
-                Step::Kick(at) => {
-                    if let Some(number) = of(&model, at) {
-                        let generation = model.open[&number].generation;
-                        model.event(|proxy| proxy.kick(generation));
-                    }
-                }
-            }
-            prop_assert!(model.streams.len() <= 3);
-        }
-        let all: Vec<u32> = model.open.keys().copied().collect();
-        all.into_iter().for_each(|number| model.notice(number, Notice::Ended(Over::Closed)));
-        model.wait(Duration::from_secs(60));
-        // Requests that were late are answered by then.
-        let all: Vec<u32> = model.open.keys().copied().collect();
-        all.into_iter().for_each(|number| model.notice(number, Notice::Ended(Over::Closed)));
-        model.wait(Duration::from_secs(60));
-        prop_assert_eq!(model.proxy.sizes(), (0, 0, 0));
-        prop_assert!(model.streams.is_empty() && model.open.is_empty());
-        // Nobody is counted any more.
-        for port in 0..10u16 {
-            prop_assert!(model.ask(key("10.0.1.11", 1000 + port), "GET /status HTTP/1.0\r\n\r\n").is_some());
-            let number = model.number(key("10.0.1.11", 1000 + port)).unwrap();
-            prop_assert_eq!(model.answered(number).0, 200);
-        }
-    }
 }
