@@ -198,7 +198,17 @@ fn a_source_that_is_silent_is_told() {
 #[test]
 fn streams_of_servers_pass() {
     let proxy = Proxy::start("xdp", &[]);
-    rtsp::streams(&proxy);
+    rtsp::streams(&proxy, false);
+    assert_eq!(proxy.metric("translate_packets_relayed_total"), 0);
+    proxy.stop();
+}
+
+#[test]
+fn streams_of_servers_pass_on_their_connections() {
+    let proxy = Proxy::start("xdp", &[]);
+    rtsp::streams(&proxy, true);
+    assert!(proxy.metric("translate_packets_relayed_total") >= 200);
+    assert_eq!(proxy.metric("translate_packets_malformed_total"), 0);
     proxy.stop();
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wire::rtsp::framing::{Framer, Item};
+use wire::rtsp::framing::{Framer, Item, interleaved};
 
 use crate::Client;
 use crate::network::{PROXIES, Proxy, must};
@@ -24,10 +24,10 @@ struct Log {
 }
 
 /// Serves one connection, until its client ends it or it is told to.
-fn serve(listener: &TcpListener, log: &Log, ends: &AtomicBool) {
+fn serve(listener: &TcpListener, log: &Log, ends: &AtomicBool, tcp_only: bool) {
     let (mut stream, peer) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-    let options = Options { live: true, tracks: 1, coding: Some(("MP2T", 33)), ..Options::default() };
+    let options = Options { live: true, tracks: 1, coding: Some(("MP2T", 33)), tcp_only, ..Options::default() };
     let mut origin = Origin::new(options);
     let media = UdpSocket::bind(("10.0.2.11", origin.first_port)).unwrap();
     let (mut framer, mut buffer, mut plays, mut sequence) = (Framer::default(), [0; 4096], false, 100u16);
@@ -51,14 +51,17 @@ fn serve(listener: &TcpListener, log: &Log, ends: &AtomicBool) {
             packet.extend(sequence.to_be_bytes());
             packet.extend([0, 0, 0, 1, 1, 2, 3, 4]);
             packet.extend(&payload);
-            media.send_to(&packet, (peer.ip(), origin.ports[0].0)).unwrap();
+            match origin.channels.first() {
+                Some(channel) => _ = stream.write_all(&interleaved(*channel, &packet).unwrap()),
+                None => _ = media.send_to(&packet, (peer.ip(), origin.ports[0].0)).unwrap(),
+            }
             sent.push(payload);
             sequence = sequence.wrapping_add(1);
         }
     }
 }
 
-pub fn streams(proxy: &Proxy) {
+pub fn streams(proxy: &Proxy, tcp_only: bool) {
     let log = Log::default();
     let listener = must(proxy.servers.enter(|| TcpListener::bind(PORT))).unwrap();
     let (first, second) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -68,9 +71,9 @@ pub fn streams(proxy: &Proxy) {
             // Sockets of this thread are those of the host.
             let file = std::fs::File::open(path).unwrap();
             nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-            serve(&listener, &log, &first);
+            serve(&listener, &log, &first, tcp_only);
             // It is there again; viewers notice a gap and nothing else.
-            serve(&listener, &log, &second);
+            serve(&listener, &log, &second, tcp_only);
         });
         let mut client = Client::ask(proxy, PROXIES[0], "/rtsp/10.0.2.11:8554/live");
         assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));

@@ -26,7 +26,7 @@ pub fn payload(number: u32) -> Vec<u8> {
         1 => 0x01,
         2 => 0x00,
         4..8 => (number >> (8 * (at % 188 - 4))) as u8,
-        at => (at as u32 * number >> 3) as u8 ^ at as u8,
+        at => ((at as u32).wrapping_mul(number) >> 3) as u8 ^ at as u8,
     };
     (0..PACKET).map(byte).collect()
 }

@@ -2,6 +2,7 @@
 
 mod leftover;
 mod path;
+mod segment;
 
 use std::collections::HashMap;
 use std::io;
@@ -145,8 +146,11 @@ impl State {
             }
             SourceEvent::Packet { stream, id, bytes } => {
                 if self.sources.is_current(stream, id) {
-                    self.proxy.counts.relayed_packets += 1;
-                    path.packet(stream, &bytes);
+                    let counts = &mut self.proxy.counts;
+                    match path.packet(stream, &bytes) {
+                        true => counts.relayed_packets += 1,
+                        false => counts.malformed += 1,
+                    }
                 }
             }
         }

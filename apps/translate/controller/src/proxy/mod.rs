@@ -59,6 +59,8 @@ pub struct Counts {
     pub locked: u64,
     /// Packets of streams that came by the controller.
     pub relayed_packets: u64,
+    /// Those of them that had no MPEG transport stream in them.
+    pub malformed: u64,
     /// Lines of the access log that were written,
     pub log_written: u64,
     /// and that were lost.

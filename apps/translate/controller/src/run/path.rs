@@ -9,13 +9,10 @@ use dataplane::controller::{Field, Group, InjectError, Injector, Input, Link, Na
 use nix::time::{ClockId, clock_gettime};
 use wire::flow_key::FlowKey;
 
+use super::segment;
 use crate::proxy::world::World;
 use crate::settings::Delivery;
 use crate::tables::{Endpoint, Next, Notice, Order, StreamCounts, Totals, mss, notice, stream_settings};
-
-/// Bytes of a TCP header without options, and where it says so.
-const TCP: usize = 20;
-const OFFSET: usize = 12;
 
 /// The monotonic clock, by which the program has its times.
 pub fn clock() -> Duration {
@@ -75,7 +72,7 @@ pub struct LivePath {
     orders: Input,
     documents: Input,
     /// Where packets go that come on connections.
-    relayed: Option<Input>,
+    packets: Input,
     fields: Fields,
     workers: usize,
     services: Table<Endpoint, (u16, u16, u8)>,
@@ -97,6 +94,10 @@ struct Fields {
     index: Field,
     next: Field,
     stream: Field,
+    numbered: Field,
+    sequence: Field,
+    ssrc: Field,
+    payload: Field,
 }
 
 impl LivePath {
@@ -120,7 +121,7 @@ impl LivePath {
             injector: link.injector(),
             orders: link.input("orders.input").map_err(text)?,
             documents: link.input("documents.input").map_err(text)?,
-            relayed: link.input("sources.relayed").ok(),
+            packets: link.input("ring.input").map_err(text)?,
             fields: Fields {
                 addresses: [field("src")?, field("dst")?],
                 ports: [field("src_port")?, field("dst_port")?],
@@ -131,6 +132,10 @@ impl LivePath {
                 index: field("index")?,
                 next: field("next")?,
                 stream: field("stream")?,
+                numbered: field("numbered")?,
+                sequence: field("sequence")?,
+                ssrc: field("ssrc")?,
+                payload: field("payload")?,
             },
             workers: link.workers(),
             services: tables.table("accept.services").map_err(text)?,
@@ -188,9 +193,7 @@ impl LivePath {
 
     /// Has bytes sent exactly.
     pub fn document(&mut self, connection: u32, index: u32, next: Next, bytes: &[u8]) {
-        let mut packet = vec![0; TCP];
-        packet[OFFSET] = 0x50;
-        packet.extend_from_slice(bytes);
+        let packet = segment::plain(bytes);
         let fields = &self.fields;
         let with = vec![
             (fields.connection, connection.into()),
@@ -201,12 +204,20 @@ impl LivePath {
         self.inject(worker, self.documents, packet, with);
     }
 
-    /// A packet of a stream that has come on a connection.
-    pub fn packet(&mut self, stream: u32, bytes: &[u8]) {
-        let Some(input) = self.relayed else { return };
-        let with = [(self.fields.stream, stream.into())];
+    /// An RTP packet of a stream that has come on a connection; whether it has what it must.
+    pub fn packet(&mut self, stream: u32, bytes: &[u8]) -> bool {
+        let Some(packet) = segment::of_rtp(bytes) else { return false };
+        let fields = &self.fields;
+        let with = [
+            (fields.stream, stream.into()),
+            (fields.numbered, 1),
+            (fields.sequence, packet.sequence.into()),
+            (fields.ssrc, packet.ssrc.into()),
+            (fields.payload, packet.sum.into()),
+        ];
         // Where too many are under way one is lost, as on any link.
-        let _ = self.injector.inject_on(stream as usize % self.workers, input, bytes, &with);
+        let _ = self.injector.inject_on(stream as usize % self.workers, self.packets, &packet.bytes, &with);
+        true
     }
 
     /// What concerns a connection is run by one worker, in order.
@@ -242,7 +253,7 @@ impl LivePath {
         let fields = &self.fields;
         let [src, dst] = fields.addresses.map(|field| packet.metadata(field).into());
         let [src_port, dst_port] = fields.ports.map(|field| packet.metadata(field) as u16);
-        let from = usize::from(bytes.get(OFFSET)? >> 4) * 4 + packet.metadata(fields.skip) as usize;
+        let from = usize::from(bytes.get(segment::OFFSET)? >> 4) * 4 + packet.metadata(fields.skip) as usize;
         let payload = bytes.get(from..)?;
         Some(Came::Request {
             key: FlowKey { src, dst, src_port, dst_port },
