@@ -19,8 +19,9 @@ mod throughput;
 use crate::results::Results;
 use crate::{Effort, text};
 
-/// Measures. `CASE="1 Mbit/s, 100 ms, 1 % behind"` is one case, `CASE="1 Mbit/s, 100 ms;4 Mbit/s"` are all that begin so, `SYSTEM=millrace,cubic` some
-/// systems. With `--plot` each case's bandwidth over time goes to `target/bench/translate`.
+/// Measures. `CASE="1 Mbit/s, 100 ms, 1 % behind"` is one case, `CASE="1 Mbit/s, 100 ms;4 Mbit/s"` are all that begin
+/// so, `SYSTEM=millrace,cubic` some systems. With `--plot` each case's bandwidth over time goes to
+/// `target/bench/translate`.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
     if !lab::has_privileges().map_err(text)? || std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {

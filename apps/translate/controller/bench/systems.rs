@@ -119,8 +119,8 @@ impl Threads {
     }
 }
 
-/// A server that writes a stream to each client at the stream's rate, and what a client is late with as soon as it takes
-/// it.
+/// A server that writes a stream to each client at the stream's rate. What a client is late with it gets as soon as it
+/// takes it.
 fn serve(listener: &TcpListener, stop: &AtomicBool, control: &str, rate: u64) -> Result<(), String> {
     listener.set_nonblocking(true).map_err(text)?;
     while !stop.load(Ordering::Relaxed) {
