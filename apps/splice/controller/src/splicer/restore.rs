@@ -31,6 +31,9 @@ use crate::connection::upstream::{HEAD, Hop, Offered, Offsets, Peer, ServerConn,
 use crate::data_path::{DataPath, MARGIN};
 use crate::tables::flow_entry::{FlowEntry, Mode, are_over, second};
 
+/// Lines about connections that can't be taken up; their number follows.
+const MOST_TOLD: usize = 16;
+
 /// How many connections there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
@@ -101,8 +104,9 @@ impl<P: DataPath> Splicer<P> {
         let client = self.restore_client(key, (entry, &facts), server.map(|(_, own)| own), next, joined);
         let is_missing = (joined || !facts.asking) && upstream.is_none();
         let lost = facts.lost || is_missing || (!facts.asking && client.requests.body.is_none());
-        if lost {
-            tracing::info!(?key, ?facts, "can't be taken up");
+        if lost && restored.lost < MOST_TOLD {
+            let (acked, next, mode) = (client.acked, client.next, entry.mode);
+            tracing::warn!(?key, ?mode, ?facts, joined, is_missing, acked, next, "a connection can't be taken up");
         }
         let (id, service) = (self.new_id(), client.service);
         let mut upstream = upstream.map(Box::new);
