@@ -67,7 +67,7 @@ async fn run(
     reloads.wakes(link.waker());
     queries.wakes(link.waker());
     let begun = reloads.begun();
-    shared.use_tables(link.tables())?;
+    shared.use_program(link)?;
     put_in_force(shared, listeners, &begun)?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -95,7 +95,8 @@ async fn run(
                 // Where packets come without end, connections are served all the same.
                 tokio::task::yield_now().await;
             }
-            Event::Timer(_) | Event::Room => {}
+            Event::Room => shared.has_room(),
+            Event::Timer(_) => {}
             Event::Idle => {
                 reloads.apply(|compiled| put_in_force(shared, listeners, compiled));
                 queries.answer(|name, with| shared.query(name, with));

@@ -52,6 +52,16 @@ impl Audience {
         self.reserved.len() + self.receivers.len() + self.carried.len() + self.late.len()
     }
 
+    /// The address of one of those that the program sends it to, if there are any.
+    pub(super) fn member(&self) -> Option<IpAddr> {
+        self.receivers.values().next().map(|(_, own)| own.to.ip())
+    }
+
+    /// Whether the program sends it to a session, where packets come to the program.
+    pub(super) fn has_member(&self, session: SessionId) -> bool {
+        self.receivers.contains_key(&session)
+    }
+
     /// Whether the controller has nothing to do with its packets.
     pub(super) fn is_of_receivers_alone(&self) -> bool {
         self.carried.is_empty() && !self.late.is_on()
@@ -125,6 +135,9 @@ impl<W: World> Proxy<W> {
             of.is_some_and(|of| of.state == TrackState::Ready)
         });
         self.touch_session(session);
+        let is_relayed = self.upstreams.get(&id).is_some_and(|own| own.is_relayed(track));
+        let to = plays.flatten().map(|own| own.to.ip()).filter(|_| is_relayed);
+        let is_beyond = to.is_some_and(|to| !self.world.has_way(to));
         let Some((audience, number)) = self.audience(id, track) else { return };
         if plays == Some(None) {
             audience.carried.insert(session);
@@ -134,7 +147,8 @@ impl<W: World> Proxy<W> {
         if plays.is_none() {
             audience.late.forget(session);
         }
-        let plays = plays.flatten().filter(|_| !audience.late.catches_up(session));
+        // Who can't be reached by the program gets what comes to the controller by its sockets.
+        let plays = plays.flatten().filter(|_| !audience.late.catches_up(session) && !is_beyond);
         let since = audience.late.since(session);
         let before = audience.receivers.remove(&session);
         let member = match (plays, before) {
@@ -188,11 +202,28 @@ impl<W: World> Proxy<W> {
         self.effect(Effect::SetFlow(key, flow));
     }
 
+    /// Viewers that the program can reach, or can reach no more, since it was looked at last.
+    fn ways_tick(&mut self, id: UpstreamId, track: usize) {
+        let Some(own) = self.upstreams.get(&id).filter(|own| own.is_relayed(track)) else { return };
+        let audience = &own.tracks[track].audience;
+        let mut changed = Vec::new();
+        for session in &audience.reserved {
+            let Some(of) = self.sessions.get(session).filter(|of| of.playing) else { continue };
+            if let Some(Delivery::Udp { rtp, .. }) = of.viewers.get(&track).map(|own| own.delivery)
+                && self.world.has_way(rtp.ip()) != audience.has_member(*session)
+            {
+                changed.push(*session);
+            }
+        }
+        changed.into_iter().for_each(|session| self.update_viewer(id, session, track));
+    }
+
     /// Streams that go to one receiver again do so without a detour when a worker has nothing of them any more.
     pub(super) fn flows_tick(&mut self, id: UpstreamId) {
         let clock = self.world.clock();
         let tracks = self.upstreams.get(&id).map_or(0, |own| own.tracks.len());
         for track in 0..tracks {
+            self.ways_tick(id, track);
             let now = self.now;
             let Some((audience, number)) = self.audience(id, track) else { return };
             let Some(since) = audience.again else { continue };

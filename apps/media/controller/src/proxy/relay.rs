@@ -1,18 +1,32 @@
-//! Packets of streams that come on connections: the slow way. They are counted as the program counts those of flows,
-//! and go to viewers by the controller's sockets.
+//! Packets of streams that come on connections, or without RTP: the slow way. They are counted as the program counts
+//! those of flows. Viewers over UDP get them from the program, which has one copy for all of them, viewers on
+//! connections from the controller; so do those over UDP to whom the program knows no way.
 
 use wire::rtcp;
 use wire::rtp;
 use wire::rtsp::framing::interleaved;
 
 use super::session::Delivery;
+use super::source::Source;
 use super::track::TrackState;
+use super::upstream::Upstream;
 use super::world::{Effect, From, Piece, World};
 use super::{Proxy, UpstreamId, ordered};
 use crate::tables::Progress;
 
+/// Bytes of a packet that a worker sends on at most: it does not make fragments of what is larger, as a socket does,
+/// and with headers of IPv6 and UDP a frame of Ethernet has room for that.
+const MOST_BY_GROUP: usize = 1452;
 /// Numbers that are remembered behind the highest one.
 const SEEN: u16 = u64::BITS as u16;
+
+impl Upstream {
+    /// Whether packets of a track come to the controller alone.
+    pub(super) fn is_relayed(&self, track: usize) -> bool {
+        let Some(of) = self.tracks.get(track) else { return false };
+        of.channels.is_some() || (of.key.is_none() && self.source.as_ref().is_some_and(Source::is_bare))
+    }
+}
 
 impl<W: World> Proxy<W> {
     /// A packet has come on a channel of the connection of an origin, or of a publisher.
@@ -42,25 +56,30 @@ impl<W: World> Proxy<W> {
         count(&mut progress, header, packet.len(), clock);
         self.world.set_progress(number, &progress);
         let read = self.read_packet(upstream, track, packet);
-        for session in viewers {
-            let waits =
-                self.upstreams.get(&upstream).is_some_and(|own| own.tracks[track].audience.late.is_behind(session));
-            let Some(session) = self.sessions.get(&session).filter(|own| own.playing && !waits) else { continue };
+        let Some(audience) = self.upstreams.get(&upstream).map(|own| &own.tracks[track].audience) else { return };
+        let by_group = audience.member().filter(|_| packet.len() <= MOST_BY_GROUP);
+        let mut effects = Vec::new();
+        for id in viewers {
+            if audience.late.is_behind(id) || (by_group.is_some() && audience.has_member(id)) {
+                continue;
+            }
+            let Some(session) = self.sessions.get(&id).filter(|own| own.playing) else { continue };
             let Some(viewer) = session.viewers.get(&track) else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
-            let effect = match viewer.delivery {
-                Delivery::Udp { rtp, .. } => Effect::Datagram(From::Media(session.local), rtp, copy),
-                Delivery::Interleaved { client, rtp, .. } => match interleaved(rtp, &copy) {
-                    Some(framed) => {
-                        let piece = read.map(|(contents, coding)| Piece::new(rtp, contents, coding));
-                        Effect::MediaToClient(client, framed, piece)
-                    }
-                    None => continue,
-                },
-            };
-            self.counts.delivered += 1;
-            self.effect(effect);
+            effects.extend(match viewer.delivery {
+                Delivery::Udp { rtp, .. } => Some(Effect::Datagram(From::Media(session.local), rtp, copy)),
+                Delivery::Interleaved { client, rtp, .. } => interleaved(rtp, &copy).map(|framed| {
+                    let piece = read.map(|(contents, coding)| Piece::new(rtp, contents, coding));
+                    Effect::MediaToClient(client, framed, piece)
+                }),
+            });
+        }
+        self.counts.delivered += effects.len() as u64;
+        self.effects.extend(effects);
+        // One copy for all others.
+        if let Some(member) = by_group {
+            self.effect(Effect::ToGroup(number, member, packet.to_vec()));
         }
         self.feed(upstream, track, None);
     }

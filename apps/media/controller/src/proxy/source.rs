@@ -45,6 +45,11 @@ struct Sender {
 }
 
 impl Source {
+    /// Whether packets may come without RTP.
+    pub(super) fn is_bare(&self) -> bool {
+        self.plain.bare
+    }
+
     /// Who sends a track.
     pub(super) fn sender(&self, track: usize) -> Option<SocketAddr> {
         self.senders.get(track)?.from

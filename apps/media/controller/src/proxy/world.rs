@@ -144,6 +144,8 @@ pub enum Effect {
     RemoveFlow(FlowKey),
     /// Takes a receiver out of the group of a track, by its number there.
     Leave(u32, u32),
+    /// Gives the program an RTP packet for all members of the group of a track, one of which has this address.
+    ToGroup(u32, IpAddr, Vec<u8>),
     /// Gives a pair of own ports back, or the port where a stream came to: address, first port.
     ReleasePair(IpAddr, u16),
     /// Sends a datagram.

@@ -1,10 +1,11 @@
 //! What streams pass between servers and receivers: the tables of this crate's program, or another program's.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dataplane::controller::{Group, Table};
 
+use super::group_input::GroupInput;
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
 /// A program that takes the packets of streams.
@@ -34,6 +35,11 @@ pub trait DataPath: fmt::Debug + Send {
     fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver) -> Result<(), String>;
     /// Takes a receiver out of the group of a track.
     fn leave(&mut self, track: u32, member: u32);
+    /// An RTP packet that has come to the controller, for all members of the group of a track, one of which has this
+    /// address; whether there was room.
+    fn to_group(&mut self, track: u32, member: IpAddr, packet: &[u8]) -> bool;
+    /// There is room again for packets to groups.
+    fn has_room(&mut self) {}
     /// Whether receivers are its own and have no sockets: [`DataPath::datagram`] gets what they would get by these.
     fn has_receivers(&self) -> bool {
         false
@@ -52,6 +58,7 @@ pub struct Tables {
     pub(super) flows: Table<FlowKey, Flow>,
     pub(super) receivers: Group<Receiver>,
     pub(super) progress: Table<u32, Progress>,
+    pub(super) input: GroupInput,
 }
 
 impl DataPath for Tables {
@@ -86,5 +93,13 @@ impl DataPath for Tables {
 
     fn leave(&mut self, track: u32, member: u32) {
         self.receivers.leave(track, member);
+    }
+
+    fn to_group(&mut self, track: u32, member: IpAddr, packet: &[u8]) -> bool {
+        self.input.put(track, member, packet)
+    }
+
+    fn has_room(&mut self) {
+        self.input.flush();
     }
 }

@@ -10,6 +10,7 @@
 //! | `listener` | accepts clients |
 //! | `origin` | connects to origins |
 //! | `data_path` | the program that streams pass |
+//! | `group_input` | packets that the controller has, for all receivers of a track at once |
 //! | `datagrams` | own UDP ports: bound as long as they are a stream's |
 //! | `live` | the proxy's world: ports, counts, random numbers |
 //! | `shared` | the proxy, and its effects carried out |
@@ -17,6 +18,7 @@
 mod connection;
 pub mod data_path;
 mod datagrams;
+mod group_input;
 mod inbound;
 pub mod listener;
 mod live;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use control::access_log::AccessLog;
 use control::application::{Answer, Kept};
-use dataplane::controller::{Group, NamedTables, Table};
+use dataplane::controller::{Group, Link, Table};
 use routes::Lookup;
 use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
@@ -16,6 +16,7 @@ use wire::rtp;
 
 use super::data_path::{DataPath, Tables};
 use super::datagrams::To;
+use super::group_input::GroupInput;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
@@ -95,7 +96,8 @@ impl Shared {
 
     /// Another program runs from now on. Its tables hold what those of the one before held; where they are the first,
     /// sessions of an earlier process go on.
-    pub fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
+    pub fn use_program(&self, link: &Link) -> Result<(), String> {
+        let tables = link.tables();
         let text = |error: dataplane::controller::NameError| error.to_string();
         let mut state = self.lock();
         let flows: Table<FlowKey, Flow> = tables.table("streams.flows").map_err(text)?;
@@ -106,7 +108,8 @@ impl Shared {
             Left { records: state.kept.all(), flows: flows.entries(), members: (0..groups).flat_map(of).collect() }
         });
         let progress: Table<u32, Progress> = tables.table("streams.progress").map_err(text)?;
-        state.proxy.world.path = Some(Box::new(Tables { flows, receivers, progress }));
+        let input = GroupInput::of(link).map_err(text)?;
+        state.proxy.world.path = Some(Box::new(Tables { flows, receivers, progress, input }));
         state.proxy.world.lookup = Lookup::new(tables).map_err(text)?;
         drop(state);
         left.into_iter().for_each(|left| self.event(|proxy| proxy.take_up(left)));
@@ -116,6 +119,11 @@ impl Shared {
     /// Another program than that of this crate runs from now on.
     pub fn use_path(&self, path: Box<dyn DataPath>) {
         self.lock().proxy.world.path = Some(path);
+    }
+
+    /// There is room again for packets that the program is given.
+    pub fn has_room(&self) {
+        self.lock().proxy.world.path.iter_mut().for_each(|path| path.has_room());
     }
 
     /// Other settings from now on.
@@ -285,6 +293,11 @@ impl State {
             Effect::RemoveFlow(key) => self.proxy.world.path.iter_mut().for_each(|path| path.remove_flow(&key)),
             Effect::Leave(track, member) => {
                 self.proxy.world.path.iter_mut().for_each(|path| path.leave(track, member));
+            }
+            Effect::ToGroup(track, member, packet) => {
+                let path = self.proxy.world.path.as_mut();
+                let taken = path.is_some_and(|path| path.to_group(track, member, &packet));
+                self.proxy.counts.slow += u64::from(!taken);
             }
             Effect::ReleasePair(address, port) => self.proxy.world.datagrams.release_pair(address, port),
             Effect::Datagram(from, to, bytes) => {

@@ -131,6 +131,8 @@ pub struct Model {
     pub http: Vec<(ClientId, u16)>,
     pub flows: BTreeMap<String, (FlowKey, Flow)>,
     pub datagrams: Vec<(From, SocketAddr, Vec<u8>)>,
+    /// Packets that were given to the program.
+    pub to_groups: usize,
     /// Receivers to which the way is looked for; the test says when that ends.
     pub sought: Vec<IpAddr>,
     /// The body of ANNOUNCE.
@@ -183,6 +185,7 @@ impl Model {
             http: Vec::new(),
             flows: BTreeMap::new(),
             datagrams: Vec::new(),
+            to_groups: 0,
             sought: Vec::new(),
             announced: Vec::new(),
             logged: Vec::new(),
@@ -251,6 +254,16 @@ impl Model {
                 Effect::Log(ended) => self.logged.push(*ended),
                 Effect::Leave(track, member) => {
                     self.proxy.world.members.remove(&(track, member)).expect("a member");
+                }
+                // Each member gets it with what it knows, as the program does it.
+                Effect::ToGroup(track, _, packet) => {
+                    let header = wire::rtp::Header::read(&packet).expect("RTP");
+                    for ((_, _), to) in self.proxy.world.members.range((track, 0)..=(track, u32::MAX)) {
+                        let mut copy = packet.clone();
+                        to.rewrite.apply(header).write(&mut copy);
+                        self.datagrams.push((From::Media(to.from.ip()), to.to, copy));
+                    }
+                    self.to_groups += 1;
                 }
                 Effect::ReleasePair(_, port) => assert!(self.proxy.world.pairs.remove(&port), "{port} was not taken"),
                 Effect::Datagram(from, to, bytes) => {

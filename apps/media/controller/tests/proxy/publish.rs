@@ -158,6 +158,53 @@ fn what_comes_on_a_connection_is_relayed() {
 }
 
 #[test]
+fn the_program_sends_on_what_it_can() {
+    let mut model = model();
+    let (publisher, session, _) = publish(&mut model, TCP);
+    model.good(publisher, "RECORD", STAGE, &[("Session", &session)]);
+    let (near, far): (&str, &str) = ("10.0.1.11:5000", "10.0.1.12:5000");
+    model.proxy.world.unknown.insert("10.0.1.12".parse().unwrap());
+    for from in [CLIENT, OTHER] {
+        let client = model.client(from);
+        let own = model.set_up(client, STAGE, 1, 5000);
+        let answer = model.try_ask(client, "PLAY", STAGE, &[("Session", &own)]);
+        // PLAY waits for the way, and not for ever.
+        assert_eq!(answer.is_some(), from == CLIENT);
+    }
+    model.proxy.way_sought("10.0.1.12".parse().unwrap());
+    model.run();
+    let mut sequence = 0u16;
+    // Who gets a packet of so many bytes, and how often the program is given one.
+    let mut sends = |model: &mut Model, bytes: usize| {
+        let mut packet = vec![0x80, 96];
+        sequence += 1;
+        packet.extend(sequence.to_be_bytes());
+        packet.resize(bytes, 7);
+        model.datagrams.clear();
+        model.to_groups = 0;
+        model.proxy.client_item(publisher, Item::Data { channel: 0, packet: packet.clone() });
+        model.run();
+        assert!(model.datagrams.iter().all(|(.., own)| own.len() == bytes && own[12..] == packet[12..]));
+        let to = model.datagrams.iter().map(|(_, to, _)| to.to_string());
+        let mut to: Vec<_> = to.collect();
+        to.sort();
+        (to, model.to_groups)
+    };
+    let both = vec![near.to_owned(), far.to_owned()];
+    assert_eq!(sends(&mut model, 1000), (both.clone(), 1));
+    assert_eq!(model.proxy.world.members.len(), 1, "the program knows no way to the other one");
+    // What would have to be cut into fragments is the kernel's.
+    assert_eq!(sends(&mut model, 1453), (both.clone(), 0));
+    model.proxy.world.unknown.clear();
+    model.wait(Duration::from_millis(500));
+    assert_eq!(model.proxy.world.members.len(), 2);
+    assert_eq!(sends(&mut model, 1452), (both.clone(), 1));
+    model.proxy.world.unknown.insert("10.0.1.11".parse().unwrap());
+    model.wait(Duration::from_millis(500));
+    assert_eq!((model.proxy.world.members.len(), sends(&mut model, 1452)), (1, (both, 1)));
+}
+
+#[test]
 fn publishers_that_go_end_their_streams() {
     let reason = |model: &Model| {
         model.proxy.origin_states().iter().find(|own| own.origin == "publish:stage").unwrap().last_error.clone()

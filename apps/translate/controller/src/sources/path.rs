@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dataplane::controller::{NameError, NamedTables, Table};
@@ -49,6 +49,8 @@ struct Tables {
 #[derive(Clone, Copy)]
 struct Track {
     stream: u32,
+    /// Which of those that had its number.
+    id: u32,
     /// What was counted of the stream before.
     before: StreamCounts,
 }
@@ -62,7 +64,7 @@ impl State {
         if let Some(progress) = self.relayed.get(&track) {
             return *progress;
         }
-        let Some(Track { stream, before }) = self.tracks.get(&track) else { return Progress::default() };
+        let Some(Track { stream, before, .. }) = self.tracks.get(&track) else { return Progress::default() };
         let now = self.counts(*stream);
         let packets = now.packets.saturating_sub(before.packets);
         if packets == 0 {
@@ -170,10 +172,10 @@ impl DataPath for Path {
     }
 
     fn join(&mut self, track: u32, receiver: &Receiver) -> Result<u32, String> {
-        let (stream, _) = stream_of(receiver.to).ok_or("a receiver is none of this controller's")?;
+        let (stream, id) = stream_of(receiver.to).ok_or("a receiver is none of this controller's")?;
         let mut state = self.lock();
         let before = state.counts(stream);
-        state.tracks.insert(track, Track { stream, before });
+        state.tracks.insert(track, Track { stream, id, before });
         Ok(0)
     }
 
@@ -189,9 +191,14 @@ impl DataPath for Path {
         true
     }
 
+    fn to_group(&mut self, track: u32, _: IpAddr, packet: &[u8]) -> bool {
+        let state = self.lock();
+        let Some(Track { stream, id, .. }) = state.tracks.get(&track).copied() else { return false };
+        state.events.send(SourceEvent::Packet { stream, id, bytes: packet.to_vec() }).is_ok()
+    }
+
     fn datagram(&mut self, to: SocketAddr, datagram: &[u8]) {
         let Some((stream, id)) = stream_of(to) else { return };
-        let state = self.lock();
         let event = if !rtp::is_rtcp(datagram) {
             SourceEvent::Packet { stream, id, bytes: datagram.to_vec() }
         } else if rtcp::parse(datagram).is_some_and(|own| !own.ended.is_empty()) {
@@ -200,7 +207,7 @@ impl DataPath for Path {
             return;
         };
         // Whoever takes them ends with the controller.
-        let _ = state.events.send(event);
+        let _ = self.lock().events.send(event);
     }
 
     fn takes_bare(&self) -> bool {
