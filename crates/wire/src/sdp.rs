@@ -147,6 +147,11 @@ impl Description {
 
     /// How a stream's first payload type is coded, where its packets tell something of pictures.
     pub fn coding(&self, index: usize) -> Option<Coding> {
+        Coding::named(self.encoding(index)?)
+    }
+
+    /// The name of the encoding of a stream's first payload type; of static types only that of MPEG-TS is known.
+    pub fn encoding(&self, index: usize) -> Option<&str> {
         let lines = self.sections.get(index + 1)?;
         let payload = lines.first()?.1.split_whitespace().nth(3)?;
         let mut maps = lines.iter().filter(|(kind, _)| *kind == 'a').filter_map(|(_, value)| {
@@ -154,9 +159,9 @@ impl Description {
             (own == payload).then(|| map.trim().split('/').next())?
         });
         match maps.next() {
-            Some(name) => Coding::named(name),
+            Some(name) => Some(name),
             // RFC 3551 table 5.
-            None => (payload == "33").then_some(Coding::TransportStream),
+            None => (payload == "33").then_some("MP2T"),
         }
     }
 
@@ -195,6 +200,14 @@ impl Description {
     /// The presentation's range, if it says one.
     pub fn range(&self) -> Option<Range> {
         self.sections.iter().find_map(|lines| Description::attribute(lines, "range")).and_then(range::parse)
+    }
+
+    /// The same with another range of the whole presentation, such as `npt=0-12.5`.
+    pub fn with_range(mut self, range: &str) -> Description {
+        let is_range = |(kind, value): &(char, String)| *kind == 'a' && value.starts_with("range:");
+        self.sections.iter_mut().for_each(|lines| lines.retain(|line| !is_range(line)));
+        self.sections[0].push(('a', format!("range:{range}")));
+        self
     }
 
     /// Whether it has no end: it says no range, or an open one.

@@ -7,6 +7,7 @@
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
 //! | `log` | the access log |
+//! | [`cache`] | recorded streams, and how they are played |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
@@ -18,6 +19,7 @@
 
 pub mod admin;
 mod application;
+pub mod cache;
 mod commands;
 mod demo;
 mod log;

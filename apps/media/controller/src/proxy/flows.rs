@@ -44,6 +44,8 @@ pub(super) struct Audience {
     again: Option<Duration>,
     /// What is kept for those who come late.
     pub(super) late: Late,
+    /// Whether it is recorded.
+    pub(super) is_recorded: bool,
 }
 
 impl Audience {
@@ -64,7 +66,7 @@ impl Audience {
 
     /// Whether the controller has nothing to do with its packets.
     pub(super) fn is_of_receivers_alone(&self) -> bool {
-        self.carried.is_empty() && !self.late.is_on()
+        self.carried.is_empty() && !self.late.is_on() && !self.is_recorded
     }
 }
 
@@ -179,6 +181,7 @@ impl<W: World> Proxy<W> {
 
     /// Sets the flow entry of a track anew, once it is known what its packets come with.
     pub(super) fn update_flow(&mut self, id: UpstreamId, track: usize) {
+        self.update_recording(id, track);
         let (now, late) = (self.now, self.late_bytes(id, track));
         let Some(of) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) else { return };
         of.audience.late.keep(late);
@@ -270,6 +273,9 @@ impl<W: World> Proxy<W> {
 
     /// The flow of a track ends: its group is empty, and those who had set it up keep their places.
     pub(super) fn scatter(&mut self, number: u32, audience: &mut Audience) {
+        if audience.is_recorded {
+            self.world.end_recording(number);
+        }
         for (member, _) in std::mem::take(&mut audience.receivers).into_values() {
             self.effect(Effect::Leave(number, member));
         }
@@ -286,6 +292,7 @@ impl<W: World> Proxy<W> {
         let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
         let Some(header) = rtp::Header::read(packet) else { return };
         self.resume(upstream, track, header);
+        self.record_packet(upstream, track, packet);
         let read = self.read_packet(upstream, track, packet);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let audience = &own.tracks[track].audience;

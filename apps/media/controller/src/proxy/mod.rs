@@ -24,6 +24,7 @@
 //! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
+//! | `recording` | which streams are recorded |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `accounts` | what sessions have had, what tracks take |
@@ -46,6 +47,7 @@ pub mod origins;
 mod play;
 mod publish;
 mod records;
+mod recording;
 mod recovery;
 mod redirection;
 mod relay;

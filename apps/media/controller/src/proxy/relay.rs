@@ -50,6 +50,7 @@ impl<W: World> Proxy<W> {
         self.counts.relayed += 1;
         // Where its origin is another one than before, and this is the first packet.
         self.resume(upstream, track, header);
+        self.record_packet(upstream, track, packet);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let (number, viewers) = (own.tracks[track].number, ordered(&own.viewers));
         let (mut progress, clock) = (self.world.progress(number), self.world.clock());

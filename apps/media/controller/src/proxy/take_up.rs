@@ -21,8 +21,8 @@ use super::upstream::Upstream;
 use super::world::{Effect, World};
 use super::{MOST_TRACKS, Proxy, SessionId, UpstreamId};
 use crate::pools::ServerId;
-use crate::settings::Credentials;
 use crate::settings::access::Access;
+use crate::settings::{Credentials, Named};
 use crate::tables::{Flow, FlowKey, Receiver};
 
 /// How long a process may be gone beyond the timeout of a session: so seldom it is kept that it is there.
@@ -242,7 +242,9 @@ impl<W: World> Proxy<W> {
         if record.joinable && server.is_none_or(|id| self.pools.get(id).is_some_and(|own| own.is_wanted())) {
             self.joinable.insert(presentation.clone(), id);
         }
+        let named = |own: &&Named| own.record && own.url == presentation.url && own.pool == presentation.pool;
         let target = Target {
+            recorded_as: self.settings.streams.iter().find(named).map(|own| own.name.clone()),
             presentation,
             base: String::new(),
             track: None,

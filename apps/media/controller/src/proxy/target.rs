@@ -44,6 +44,8 @@ pub struct Target {
     pub multicast: bool,
     /// Its source, where that has no RTSP.
     pub plain: Option<Arc<Plain>>,
+    /// The name by which it is recorded, where it is to be.
+    pub recorded_as: Option<String>,
     /// Who may view it.
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
@@ -79,6 +81,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             carried: None,
             multicast: false,
             plain: None,
+            recorded_as: None,
             viewers,
             publish: None,
         }
@@ -98,7 +101,9 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
         let (name, publish) = (Some(own.name.clone()), own.publish.clone());
         let (live, carried, multicast, plain) = (own.live, own.carried, own.multicast, own.plain.clone());
-        return Ok(Target { name, live, carried, multicast, plain, publish, ..target(presentation, viewers) });
+        let recorded_as = own.record.then(|| own.name.clone());
+        let known = Target { name, live, carried, multicast, plain, publish, recorded_as, ..target(presentation, viewers) };
+        return Ok(known);
     }
     if settings.origins.is_empty() {
         return Err(404);

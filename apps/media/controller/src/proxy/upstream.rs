@@ -26,6 +26,8 @@ pub(super) const UNUSED: Duration = Duration::from_secs(10);
 /// A presentation at its origin.
 pub(super) struct Upstream {
     pub(super) presentation: Presentation,
+    /// The name by which it is recorded, where it is to be.
+    pub(super) recorded_as: Option<String>,
     /// The server of its pool that it comes from.
     pub(super) server: Option<ServerId>,
     /// Its URL, after redirections.
@@ -94,6 +96,7 @@ impl Upstream {
     ) -> Upstream {
         Upstream {
             presentation: target.presentation.clone(),
+            recorded_as: target.recorded_as.clone(),
             server,
             base: url.clone(),
             url,

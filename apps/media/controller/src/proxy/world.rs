@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wire::picture::{Coding, Contents};
+use wire::sdp::Description;
 
 use super::accounts::Ended;
 use super::{ClientId, OriginId};
@@ -43,8 +44,27 @@ pub trait World {
     fn takes_bare(&self) -> bool {
         false
     }
+    /// Begins to record a track, by its number; whether it does.
+    fn begin_recording(&mut self, _track: u32, _what: &Recorded<'_>) -> bool {
+        false
+    }
+    /// A packet of a track that is recorded.
+    fn record(&mut self, _track: u32, _packet: &[u8]) {}
+    /// Ends the recording of a track.
+    fn end_recording(&mut self, _track: u32) {}
     /// The time by which [`Progress::heard`] is told, in nanoseconds.
     fn clock(&mut self) -> u64;
+}
+
+/// What is recorded.
+#[derive(Debug)]
+pub struct Recorded<'a> {
+    /// The stream's name in the configuration.
+    pub name: &'a str,
+    /// The description of all of it.
+    pub description: &'a Description,
+    /// The track's place in that.
+    pub track: usize,
 }
 
 /// Where a stream comes to.

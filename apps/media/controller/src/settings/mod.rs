@@ -107,6 +107,8 @@ pub struct Named {
     pub multicast: bool,
     /// Its source, where that has no RTSP.
     pub plain: Option<Arc<Plain>>,
+    /// Whether it is recorded as long as it comes.
+    pub record: bool,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.

@@ -1,0 +1,136 @@
+//! What is recorded now: a recorder for each track.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use media_cache::{Arrival, Cache, Kind, Recorder, Source};
+
+use crate::proxy::world::Recorded;
+
+/// Where recordings lie, and how they are written.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The library's own.
+    pub own: media_cache::Settings,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Recordings that began,
+    pub begun: u64,
+    /// and those that ended though their streams went on.
+    pub broken: u64,
+    /// Packets that were recorded,
+    pub packets: u64,
+    /// that never came,
+    pub lost: u64,
+    /// and that were left out: double, late, or not what the stream is said to be.
+    pub dropped: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Recordings {
+    cache: Cache,
+    recorders: HashMap<u32, Recorder>,
+    counts: Counts,
+}
+
+fn now(clock: Duration) -> Arrival {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Arrival { monotonic: clock.as_micros() as u64, clock: wall.as_micros() as u64 }
+}
+
+/// How a track's packets are recorded.
+fn source(what: &Recorded<'_>) -> Source {
+    let Recorded { name, description, track } = what;
+    let encoding = description.encoding(*track).unwrap_or_default();
+    let kind = if encoding.eq_ignore_ascii_case("mp2t") { Kind::Mp2t } else { Kind::Rtp };
+    Source {
+        key: (*name).to_owned(),
+        track: *track as u16,
+        kind,
+        encoding: encoding.to_owned(),
+        clock_rate: description.clock_rate(*track).unwrap_or(90_000),
+        sdp: description.text(),
+    }
+}
+
+impl Recordings {
+    /// Opens a cache.
+    ///
+    /// # Errors
+    /// Why it can't be used.
+    pub fn open(settings: &CacheSettings) -> Result<Recordings, String> {
+        let wrong = |error: media_cache::Error| format!("the cache: {error}");
+        let cache = Cache::open(&settings.directory, settings.own.clone()).map_err(wrong)?;
+        Ok(Recordings { cache, recorders: HashMap::new(), counts: Counts::default() })
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Begins to record a track, by its number in the proxy.
+    pub fn begin(&mut self, number: u32, what: &Recorded<'_>) {
+        tracing::info!(stream = what.name, track = what.track, "a recording begins");
+        self.counts.begun += 1;
+        self.recorders.insert(number, self.cache.record(source(what)));
+    }
+
+    /// A packet of a track.
+    pub fn put(&mut self, number: u32, packet: &[u8], clock: Duration) {
+        let Some(own) = self.recorders.get_mut(&number) else { return };
+        if own.put(now(clock), packet).is_err() {
+            self.leave(number);
+        }
+    }
+
+    /// What time does.
+    pub fn poll(&mut self, clock: Duration) {
+        let arrival = now(clock);
+        let ended = self.recorders.iter_mut().filter_map(|(number, own)| own.poll(arrival.monotonic).err().map(|_| *number));
+        let ended: Vec<u32> = ended.collect();
+        ended.into_iter().for_each(|number| self.leave(number));
+    }
+
+    /// A recording can't go on; its stream does.
+    fn leave(&mut self, number: u32) {
+        let Some(own) = self.recorders.remove(&number) else { return };
+        let source = &own.recording().source;
+        tracing::warn!(stream = source.key, track = source.track, "a recording has ended before its stream");
+        self.counts.broken += 1;
+        self.add(&own);
+    }
+
+    /// A track has ended.
+    pub fn end(&mut self, number: u32) {
+        if let Some(own) = self.recorders.remove(&number) {
+            self.add(&own);
+            own.finish();
+        }
+    }
+
+    fn add(&mut self, own: &Recorder) {
+        add(&mut self.counts, own);
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.counts;
+        self.recorders.values().for_each(|own| add(&mut counts, own));
+        counts
+    }
+}
+
+fn add(counts: &mut Counts, own: &Recorder) {
+    let of = own.counts();
+    counts.packets += of.recorded;
+    counts.lost += of.lost;
+    counts.dropped += of.dropped.iter().sum::<u64>();
+}
