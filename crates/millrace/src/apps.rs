@@ -18,6 +18,7 @@ use rust_embed::RustEmbed;
 #[derive(RustEmbed)]
 #[folder = "../../apps"]
 #[exclude = "*/controller/*"]
+#[exclude = "media/cache/*"]
 struct Apps;
 
 /// A file of an application, by its path in `apps`.

@@ -74,9 +74,14 @@ impl Reader {
 
     /// What an RTP packet carries.
     pub fn read(&mut self, packet: &[u8]) -> Contents {
-        let (Some(header), Some(payload)) = (rtp::Header::read(packet), rtp::payload(packet)) else {
-            return Contents { picture: self.picture, ..Contents::default() };
-        };
+        match (rtp::Header::read(packet), rtp::payload(packet)) {
+            (Some(header), Some(payload)) => self.read_payload(header.timestamp, payload),
+            _ => Contents { picture: self.picture, ..Contents::default() },
+        }
+    }
+
+    /// What the payload of an RTP packet with this timestamp carries, or a datagram of MPEG-TS without RTP.
+    pub fn read_payload(&mut self, timestamp: u32, payload: &[u8]) -> Contents {
         let found = match self.coding {
             Coding::H264 => units::h264(payload),
             Coding::H265 => units::h265(payload, &mut self.highest),
@@ -87,7 +92,7 @@ impl Reader {
             }
         };
         // All packets of a picture have the same timestamp.
-        if self.coding.is_one_picture() && self.timestamp.replace(header.timestamp) != Some(header.timestamp) {
+        if self.coding.is_one_picture() && self.timestamp.replace(timestamp) != Some(timestamp) {
             self.picture = self.picture.wrapping_add(1);
         }
         Contents { picture: self.picture, ..found }

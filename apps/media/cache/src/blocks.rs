@@ -1,0 +1,105 @@
+//! Memory that is written from: a fixed number of aligned blocks, each of one owner at a time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Offsets, lengths and addresses of direct writes are multiples of this.
+pub const ALIGNMENT: usize = 4096;
+
+/// A block; goes back to its pool when it is dropped.
+pub struct Block {
+    memory: Option<Memory>,
+    pool: Arc<Shared>,
+}
+
+/// Memory with the number that the kernel knows it by.
+struct Memory {
+    bytes: Box<[u8]>,
+    /// Where the aligned part begins.
+    begin: usize,
+    number: u16,
+}
+
+/// All blocks that nobody has.
+#[derive(Clone)]
+pub struct Pool(Arc<Shared>);
+
+struct Shared {
+    free: Mutex<Vec<Memory>>,
+    size: usize,
+}
+
+/// Where a block lies, for the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its address.
+    pub address: usize,
+    /// Its length.
+    pub length: usize,
+}
+
+fn locked(free: &Mutex<Vec<Memory>>) -> MutexGuard<'_, Vec<Memory>> {
+    free.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// So many blocks of a size, and where each lies, by number.
+    pub fn new(count: usize, size: usize) -> (Pool, Vec<Place>) {
+        let memory = |number| {
+            let bytes = vec![0; size + ALIGNMENT].into_boxed_slice();
+            let begin = bytes.as_ptr().align_offset(ALIGNMENT);
+            Memory { bytes, begin, number: number as u16 }
+        };
+        let all: Vec<Memory> = (0..count).map(memory).collect();
+        let place = |own: &Memory| Place { address: own.bytes[own.begin..].as_ptr() as usize, length: size };
+        let places = all.iter().map(place).collect();
+        (Pool(Arc::new(Shared { free: Mutex::new(all), size })), places)
+    }
+
+    /// A block, if there is one.
+    pub fn take(&self) -> Option<Block> {
+        let memory = locked(&self.0.free).pop()?;
+        Some(Block { memory: Some(memory), pool: self.0.clone() })
+    }
+
+    /// How many nobody has.
+    pub fn free(&self) -> usize {
+        locked(&self.0.free).len()
+    }
+}
+
+impl Block {
+    /// The number that its memory is registered by.
+    pub fn number(&self) -> u16 {
+        self.memory.as_ref().map_or(0, |memory| memory.number)
+    }
+
+    /// All of its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |memory| &memory.bytes[memory.begin..memory.begin + self.pool.size])
+    }
+
+    /// All of its bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let size = self.pool.size;
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory.bytes[memory.begin..memory.begin + size])
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        locked(&self.pool.free).extend(self.memory.take());
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("free", &self.free()).finish_non_exhaustive()
+    }
+}

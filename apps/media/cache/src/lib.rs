@@ -1,0 +1,48 @@
+//! Recorded streams on disk: written in large blocks, found again after a crash, read by time, sequence or byte, also
+//! while they are written. README.md says how they lie there, and what is lost when.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cache`, `settings` | a cache, as its users see it |
+//! | `recorder`, `reorder` | packets in order, into blocks; in the caller's thread |
+//! | `writer`, `stream`, `blocks`, `sys` | blocks to files; in a thread of its own |
+//! | `live` | what recorder, writer and readers share of a recording in progress |
+//! | `reader`, `seek`, `loaded` | back from files |
+//! | `keeper`, `catalogue` | what there is, and room for more; in another thread |
+//! | `recovery`, `mend` | what a crash has left |
+//! | `format`, `layout`, `info` | bytes, names of files, and what is known of recordings |
+
+#![deny(unsafe_code)]
+
+pub mod blocks;
+mod cache;
+mod catalogue;
+mod core;
+#[doc(hidden)]
+pub mod format;
+mod info;
+mod inner;
+mod keeper;
+mod layout;
+mod live;
+mod loaded;
+mod mend;
+mod reader;
+mod recorder;
+mod recovery;
+mod reorder;
+mod seek;
+mod settings;
+mod stream;
+pub mod sys;
+mod writer;
+
+pub use cache::{Cache, Error, Means, Status};
+pub use format::entry::Entry;
+pub use info::{End, Kind, Recording, Segment, Source};
+pub use inner::Space;
+pub use reader::{Item, Missing, Packet, Reader};
+pub use recorder::{Counts, Ended, Recorder};
+pub use recovery::{Note, Report};
+pub use reorder::{Arrival, Dropped};
+pub use settings::{Durability, Settings};
