@@ -179,12 +179,9 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
     let known = last(chunks, Kind::Mp2t);
     let start = match (known, before) {
         (Some(own), _) => own,
-        (None, Some(own)) => Entry {
-            sequence: own.last_sequence,
-            npt: own.latest_npt,
-            clock: own.latest_clock,
-            ..Entry::default()
-        },
+        (None, Some(own)) => {
+            Entry { sequence: own.last_sequence, npt: own.latest_npt, clock: own.latest_clock, ..Entry::default() }
+        }
         (None, None) => Entry { sequence: u64::MAX, clock: recording.began, ..Entry::default() },
     };
     let mut pictures = wire::picture::Reader::new(wire::picture::Coding::TransportStream);
@@ -222,13 +219,7 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
 }
 
 /// Chunks for packets behind others. Their checksums are of what is there now.
-fn append(
-    made: &[(Entry, usize)],
-    data: &[u8],
-    chunks: &mut Vec<Chunk>,
-    begin: u64,
-    before: Option<&Segment>,
-) {
+fn append(made: &[(Entry, usize)], data: &[u8], chunks: &mut Vec<Chunk>, begin: u64, before: Option<&Segment>) {
     let mut due = chunks.last().map(|own| own.last_sequence + 1).or(before.map(|own| own.last_sequence + 1));
     for part in made.chunks(PACKETS) {
         let own = part[0].0;

@@ -311,9 +311,7 @@ impl Reader {
                 current.part = Some((at, part.clone()));
                 Ok(Some(part))
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                Ok(None)
-            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -15,7 +15,7 @@ pub enum Durability {
 }
 
 /// Settings of a cache. Sizes are in bytes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Bytes that are written at a time, a multiple of 4096 from 64 KiB to 4 MiB.

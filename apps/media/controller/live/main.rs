@@ -2,6 +2,7 @@
 //!
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
+mod cache;
 mod crowd;
 mod disk;
 mod late;

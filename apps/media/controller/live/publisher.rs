@@ -33,6 +33,11 @@ impl Publisher {
         Publisher::announce(host, proxy, name, udp, SDP)
     }
 
+    /// The same of a stream that is no MPEG-TS.
+    pub fn of_video(host: &Namespace, proxy: &str, name: &str, udp: bool) -> Publisher {
+        Publisher::announce(host, proxy, name, udp, &format!("{SDP}a=rtpmap:33 VP8/90000\r\n"))
+    }
+
     fn announce(host: &Namespace, proxy: &str, name: &str, udp: bool, description: &str) -> Publisher {
         let mut connection = Viewer::connect(host, proxy, name);
         let url = connection.url.clone();

@@ -55,6 +55,27 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];
     all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
+    if let Some((counts, status)) = proxy.world.recordings() {
+        all.extend([
+            plain(Kind::Gauge, "media_recordings", "tracks that are recorded now", status.recordings as u64),
+            plain(Kind::Gauge, "media_cache_bytes", "bytes that recordings take on the disk", status.used),
+        ]);
+        let counters: [(&str, &str, u64); 8] = [
+            ("media_recordings_total", "recordings of tracks that began", counts.begun),
+            ("media_recordings_broken_total", "recordings that ended before their streams", counts.broken),
+            ("media_recorded_packets_total", "packets that were recorded", counts.packets),
+            ("media_recorded_lost_total", "packets of recorded tracks that never came", counts.lost),
+            (
+                "media_recorded_dropped_total",
+                "packets that came twice, late, or are not of their stream",
+                counts.dropped,
+            ),
+            ("media_cache_writes_total", "writes to the disk", status.writes),
+            ("media_cache_wakeups_total", "times that the writer was woken", status.wake_ups),
+            ("media_cache_removed_total", "segments that were removed to make room", status.removed),
+        ];
+        all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
+    }
     all.extend(receivers(proxy));
     all.extend(origins(&proxy.origin_states()));
     all

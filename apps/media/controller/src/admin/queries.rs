@@ -21,6 +21,13 @@ pub const OFFERS: &[Offer] = &[
         about: "has a `server` of a pool, POOL/NAME, in `state` ready, drain or down from now on",
         changes: true,
     },
+    Offer { name: "cache", about: "recordings", changes: false },
+    Offer {
+        name: "pin",
+        about: "has a recording of number `id` never removed to make room, if `pinned`",
+        changes: true,
+    },
+    Offer { name: "remove", about: "removes the recording of number `id`", changes: true },
     Offer { name: "kill", about: "ends the session of number `id`", changes: true },
 ];
 

@@ -80,7 +80,8 @@ impl RecordedFilm {
         let mut tracks = vec![(usize::from(first), reader, span)];
         for track in first + 1..description.media() as u16 {
             // That of the same time.
-            let shared = |(.., own): &(Recording, Reader, (u64, u64))| own.1.min(span.1).saturating_sub(own.0.max(span.0));
+            let shared =
+                |(.., own): &(Recording, Reader, (u64, u64))| own.1.min(span.1).saturating_sub(own.0.max(span.0));
             let best = all(track)?.into_iter().max_by_key(shared);
             let best = best.filter(|own| own.2.0 <= span.1 && span.0 <= own.2.1);
             tracks.extend(best.map(|(_, reader, span)| (usize::from(track), reader, span)));

@@ -1,20 +1,22 @@
 //! What is recorded now: a recorder for each track.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use media_cache::{Arrival, Cache, Kind, Recorder, Source};
+use wire::sdp::Description;
 
-use crate::proxy::world::Recorded;
+use crate::settings::cache::CacheSettings;
 
-/// Where recordings lie, and how they are written.
-#[derive(Clone, Debug)]
-pub struct CacheSettings {
-    /// The directory.
-    pub directory: PathBuf,
-    /// The library's own.
-    pub own: media_cache::Settings,
+/// What is recorded.
+#[derive(Debug)]
+pub struct Recorded<'a> {
+    /// The stream's name in the configuration.
+    pub name: &'a str,
+    /// The description of all of it.
+    pub description: &'a Description,
+    /// The track's place in that.
+    pub track: usize,
 }
 
 /// What was counted since the start.
@@ -94,7 +96,8 @@ impl Recordings {
     /// What time does.
     pub fn poll(&mut self, clock: Duration) {
         let arrival = now(clock);
-        let ended = self.recorders.iter_mut().filter_map(|(number, own)| own.poll(arrival.monotonic).err().map(|_| *number));
+        let ended =
+            self.recorders.iter_mut().filter_map(|(number, own)| own.poll(arrival.monotonic).err().map(|_| *number));
         let ended: Vec<u32> = ended.collect();
         ended.into_iter().for_each(|number| self.leave(number));
     }

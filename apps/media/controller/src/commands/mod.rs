@@ -15,6 +15,7 @@ use serde_json::Value as Json;
 use crate::admin::queries::Kill;
 use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
 
+mod cache;
 mod origins;
 
 /// All of them.
@@ -35,6 +36,8 @@ enum Action {
     Streams(Plain),
     /// Origins, their state, and what they failed at
     Origins(origins::Args),
+    /// Recordings: list, pin, remove, check them
+    Cache(cache::Args),
     /// End a session
     Kill(One),
 }
@@ -65,6 +68,7 @@ impl Subcommand for Args {
             Action::Sessions(own) => sessions(own),
             Action::Streams(own) => streams(own),
             Action::Origins(own) => own.run(),
+            Action::Cache(own) => own.run(),
             Action::Kill(own) => {
                 let killed: Json = own.remote.query("media", "kill", &Kill { id: own.id })?;
                 match own.remote.json {

@@ -2,8 +2,9 @@
 //! copy of each packet, as for viewers on connections.
 
 use super::track::TrackState;
-use super::world::{Recorded, World};
+use super::world::World;
 use super::{Proxy, UpstreamId};
+use crate::cache::recordings::Recorded;
 
 impl<W: World> Proxy<W> {
     /// Begins to record a track that is there, where it is to be recorded.

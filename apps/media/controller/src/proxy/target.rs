@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::rtsp::url::{self, Url};
 
 use super::ClientId;
+use crate::cache::start::{HOST, START, Start};
 use crate::settings::access::Access;
 use crate::settings::plain::Plain;
 use crate::settings::{Credentials, Settings};
@@ -96,14 +97,22 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     }
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
+        let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
+        if let Some(text) = url::parameter(path, START).filter(|_| own.record) {
+            Start::parse(text).ok_or(457u16)?;
+            let url = format!("rtsp://{HOST}/{}?{START}={text}", own.name);
+            let presentation = Presentation { url, pool: None, credentials: None, prover: None };
+            // Each viewer has a place of its own in it.
+            let (name, live, carried) = (Some(own.name.clone()), Some(false), Some(true));
+            return Ok(Target { name, live, carried, ..target(presentation, viewers) });
+        }
         let (url, pool) = (own.url.clone(), own.pool.clone());
         let presentation = Presentation { url, pool, credentials: own.credentials.clone(), prover: None };
-        let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
         let (name, publish) = (Some(own.name.clone()), own.publish.clone());
         let (live, carried, multicast, plain) = (own.live, own.carried, own.multicast, own.plain.clone());
         let recorded_as = own.record.then(|| own.name.clone());
-        let known = Target { name, live, carried, multicast, plain, publish, recorded_as, ..target(presentation, viewers) };
-        return Ok(known);
+        let known = Target { name, live, carried, multicast, plain, publish, ..target(presentation, viewers) };
+        return Ok(Target { recorded_as, ..known });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -174,6 +183,16 @@ mod tests {
         assert_eq!((&*own.presentation.url, own.track), ("rtsp://[2001:db8::1]/x", None));
         let own = target("rtsp://proxy/door/", &settings).unwrap();
         assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
+        // What was recorded of a stream, from a time on.
+        let mut recorded = settings.clone();
+        recorded.streams[0].record = true;
+        let own = target("rtsp://proxy/door?start=-10m/trackID=0", &recorded).unwrap();
+        assert_eq!((&*own.presentation.url, own.live), ("rtsp://recordings.invalid/door?start=-10m", Some(false)));
+        assert_eq!((own.presentation.credentials, own.track, own.recorded_as), (None, Some(0), None));
+        assert_eq!(target("rtsp://proxy/door?start=soon", &recorded), Err(457));
+        assert_eq!(target("rtsp://proxy/door", &recorded).unwrap().recorded_as.as_deref(), Some("door"));
+        let own = target("rtsp://proxy/door?start=-10m", &settings).unwrap();
+        assert_eq!((&*own.presentation.url, own.recorded_as), ("rtsp://cam/1", None));
         // The origin's own URL, as it is; the proxy's own address is the proxy, though it is one that is allowed.
         let own = target("rtsp://u:p@10.0.2.11:8554/a/trackID=1/", &settings).unwrap();
         assert_eq!((own.forwarded, own.track, &*own.base), (true, None, "rtsp://10.0.2.11:8554/a/trackID=1/"));

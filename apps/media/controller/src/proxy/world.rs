@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wire::picture::{Coding, Contents};
-use wire::sdp::Description;
 
 use super::accounts::Ended;
 use super::{ClientId, OriginId};
+use crate::cache::recordings::{Counts, Recorded};
 use crate::tables::{Flow, FlowKey, Progress, Receiver};
 
 /// What the proxy asks for and gets at once.
@@ -52,19 +52,12 @@ pub trait World {
     fn record(&mut self, _track: u32, _packet: &[u8]) {}
     /// Ends the recording of a track.
     fn end_recording(&mut self, _track: u32) {}
+    /// What was counted of recordings, and how their cache does, where there is one.
+    fn recordings(&self) -> Option<(Counts, media_cache::Status)> {
+        None
+    }
     /// The time by which [`Progress::heard`] is told, in nanoseconds.
     fn clock(&mut self) -> u64;
-}
-
-/// What is recorded.
-#[derive(Debug)]
-pub struct Recorded<'a> {
-    /// The stream's name in the configuration.
-    pub name: &'a str,
-    /// The description of all of it.
-    pub description: &'a Description,
-    /// The track's place in that.
-    pub track: usize,
 }
 
 /// Where a stream comes to.

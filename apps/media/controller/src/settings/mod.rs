@@ -1,6 +1,7 @@
 //! What `[controllers.media]` says. `read` reads it.
 
 pub mod access;
+pub mod cache;
 pub mod plain;
 pub mod pools;
 pub mod read;
@@ -14,6 +15,7 @@ use control::access_log::LogSettings;
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
+use self::cache::CacheSettings;
 use self::plain::Plain;
 use self::pools::Pool;
 
@@ -44,6 +46,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Where sessions are logged.
     pub log: Option<LogSettings>,
+    /// Where streams are recorded.
+    pub cache: Option<CacheSettings>,
     /// Whether sessions go on in the next process where this one is told to end.
     pub outlast: bool,
 }
@@ -202,6 +206,7 @@ impl Default for Settings {
                 retry: Duration::from_secs(30),
             },
             log: None,
+            cache: None,
             outlast: false,
         }
     }

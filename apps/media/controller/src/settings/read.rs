@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod amounts;
+mod cache;
 mod plain;
 mod pools;
 
@@ -36,11 +37,12 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "limits",
         "timeouts",
         "log",
+        "cache",
         "at_end",
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors, pools: Vec::new(), reads: Reads::default() };
+    let mut reader = Reader { errors, pools: Vec::new(), reads: Reads { of_stream: &["record"], ..Reads::default() } };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -57,6 +59,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         let at = table.get("media_port").or(table.get("ports")).map_or(0, |value| value.span().start);
         reader.errors.add(at, &path.key("media_port"), problem, "an even port outside of `ports`");
     }
+    settings.cache = reader.cache(table, path);
     reader.origins(table, path, &mut settings);
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
@@ -234,6 +237,11 @@ impl Reader<'_, '_> {
             self.stream(name, value, &path.key(name), settings)
         };
         let streams: Vec<Named> = table.iter().filter_map(one).collect();
+        if let Some(own) = streams.iter().find(|own| own.record && settings.cache.is_none()) {
+            let problem = "there is no cache for its recordings";
+            let accepted = "`directory` in [controllers.media.cache]";
+            self.errors.add(value.span().start, &path.key(&own.name).key("record"), problem, accepted);
+        }
         self.places_differ(&streams, value, path);
         streams
     }
@@ -254,6 +262,7 @@ impl Reader<'_, '_> {
         let place = if table.contains_key("pool") { ["pool", "path"] } else { ["url", "pool"] };
         let known = ["user", "password", "live", "transport", "viewers"];
         document::only(table, path, &[&place[..], &known, self.reads.of_stream].concat(), self.errors);
+        let record = self.record(table, path);
         let (text, pool) = match table.contains_key("pool") {
             true => self.pool_of(table, value, path).unzip(),
             false => (self.url(table, value, path), None),
@@ -280,7 +289,13 @@ impl Reader<'_, '_> {
         let (carried, multicast) = (transport.map(|own| own.0), transport.is_some_and(|own| own.1));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), text?);
-        Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, ..Named::default() })
+        Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, record, ..Named::default() })
+    }
+
+    /// Whether a stream is recorded.
+    fn record(&mut self, table: &Table, path: &Path) -> bool {
+        let read = table.get("record").map(|value| document::boolean(value, &path.key("record"), self.errors));
+        read.flatten().unwrap_or_default()
     }
 
     /// A stream's URL at its only origin.

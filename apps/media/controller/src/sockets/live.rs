@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use routes::Lookup;
@@ -11,6 +12,7 @@ use routes::Lookup;
 use super::data_path::DataPath;
 use super::datagrams::Datagrams;
 use super::shared::WeakShared;
+use crate::cache::recordings::{Counts, Recorded, Recordings};
 use crate::proxy::world::{Listening, World};
 use crate::settings::Settings;
 use crate::tables::{Progress, Receiver};
@@ -25,6 +27,8 @@ pub struct Live {
     pub(super) path: Option<Box<dyn DataPath>>,
     /// Its ways to hosts, where it has any.
     pub(super) lookup: Option<Lookup>,
+    /// What is recorded, where there is a cache.
+    pub(super) recordings: Option<Recordings>,
     /// For tasks; there as soon as anything happens.
     pub(super) shared: WeakShared,
 }
@@ -39,6 +43,7 @@ impl Live {
             datagrams: Datagrams::default(),
             path: None,
             lookup: None,
+            recordings: None,
             shared: WeakShared::default(),
         })
     }
@@ -111,6 +116,23 @@ impl World for Live {
 
     fn takes_bare(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.takes_bare())
+    }
+
+    fn begin_recording(&mut self, track: u32, what: &Recorded<'_>) -> bool {
+        self.recordings.as_mut().map(|own| own.begin(track, what)).is_some()
+    }
+
+    fn record(&mut self, track: u32, packet: &[u8]) {
+        let clock = Duration::from_nanos(self.clock());
+        self.recordings.iter_mut().for_each(|own| own.put(track, packet, clock));
+    }
+
+    fn end_recording(&mut self, track: u32) {
+        self.recordings.iter_mut().for_each(|own| own.end(track));
+    }
+
+    fn recordings(&self) -> Option<(Counts, media_cache::Status)> {
+        self.recordings.as_ref().map(|own| (own.counts(), own.cache().status()))
     }
 
     fn clock(&mut self) -> u64 {

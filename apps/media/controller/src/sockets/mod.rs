@@ -9,6 +9,7 @@
 //! | `inbound` | what clients send: RTSP, or a half of a tunnel |
 //! | `listener` | accepts clients |
 //! | `origin` | connects to origins |
+//! | `recording` | plays recordings, as an origin does |
 //! | `data_path` | the program that streams pass |
 //! | `group_input` | packets that the controller has, for all receivers of a track at once |
 //! | `datagrams` | own UDP ports: bound as long as they are a stream's |
@@ -24,5 +25,6 @@ pub mod listener;
 mod live;
 mod origin;
 pub mod outbox;
+mod recording;
 pub mod shared;
 mod thinning;

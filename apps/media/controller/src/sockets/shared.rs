@@ -20,8 +20,11 @@ use super::group_input::GroupInput;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
+use super::recording;
 use super::thinning::Fate;
-use crate::admin::queries;
+use crate::admin::{cache, queries};
+use crate::cache::recordings::Recordings;
+use crate::cache::start::HOST;
 use crate::log::access_log::Line;
 use crate::proxy::world::{Effect, From, World as _};
 use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
@@ -78,7 +81,9 @@ impl Shared {
     /// A proxy without connections, with what was kept by another one.
     pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Shared, String> {
         let log = settings.log.as_ref().and_then(AccessLog::open);
-        let proxy = Proxy::new(Live::new(settings.clone())?, settings);
+        let mut live = Live::new(settings.clone())?;
+        live.recordings = settings.cache.as_ref().map(Recordings::open).transpose()?;
+        let proxy = Proxy::new(live, settings);
         let shared = Shared(Arc::new(Mutex::new(State {
             proxy,
             kept,
@@ -129,7 +134,17 @@ impl Shared {
     /// Other settings from now on.
     pub fn set_settings(&self, settings: &Arc<Settings>) {
         let mut state = self.lock();
+        let is_changed = state.proxy.settings().cache != settings.cache;
         let live = &mut state.proxy.world;
+        match &settings.cache {
+            Some(own) if live.recordings.is_none() => match Recordings::open(own) {
+                Ok(own) => live.recordings = Some(own),
+                Err(why) => tracing::error!("nothing is recorded: {why}"),
+            },
+            Some(_) if is_changed => tracing::warn!("what has changed of `cache` is in force with the next start"),
+            Some(_) => {}
+            None => live.recordings = None,
+        }
         if live.settings.media_port != settings.media_port {
             live.datagrams.release_media();
         }
@@ -171,6 +186,8 @@ impl Shared {
     /// What is due.
     pub fn tick(&self) {
         let alive = self.event(|proxy| {
+            let clock = Duration::from_nanos(proxy.world.clock());
+            proxy.world.recordings.iter_mut().for_each(|own| own.poll(clock));
             proxy.tick();
             proxy.take_alive()
         });
@@ -210,6 +227,10 @@ impl Shared {
 
     /// Answers a query.
     pub fn query(&self, name: &str, with: &Json) -> Answer {
+        let cache = self.lock().proxy.world.recordings.as_ref().map(|own| own.cache().clone());
+        if let Some(answer) = cache::answer(cache.as_ref(), name, with) {
+            return answer;
+        }
         let (counts, unwritten) = {
             let state = self.lock();
             (state.log.as_ref().map(AccessLog::counts), state.kept.failed())
@@ -273,7 +294,11 @@ impl State {
             Effect::Connect { id, host, port } => {
                 let outbox = Arc::new(Outbox::default());
                 self.origins.insert(id, outbox.clone());
-                tokio::spawn(origin::run(id, host, port, outbox, shared.clone()));
+                let recordings = self.proxy.world.recordings.as_ref().filter(|_| host == HOST);
+                match recordings.map(|own| own.cache().clone()) {
+                    Some(cache) => tokio::spawn(recording::run(id, cache, outbox, shared.clone())),
+                    None => tokio::spawn(origin::run(id, host, port, outbox, shared.clone())),
+                };
             }
             Effect::ToOrigin(id, bytes) => {
                 self.origins.get(&id).into_iter().for_each(|outbox| outbox.message(&bytes, backlog));

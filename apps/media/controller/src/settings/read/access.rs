@@ -40,7 +40,7 @@ impl Reader<'_, '_> {
 
     /// A stream that is published.
     pub(super) fn published(&mut self, name: &str, table: &Table, path: &Path, settings: &Settings) -> Option<Named> {
-        document::only(table, path, &["publish", "viewers"], self.errors);
+        document::only(table, path, &["publish", "viewers", "record"], self.errors);
         let publish = self.access(table, path, "publish", &settings.users)?;
         if publish == Access::default() {
             let at = table.get("publish").map_or(0, |value| value.span().start);
@@ -49,7 +49,8 @@ impl Reader<'_, '_> {
         }
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), format!("publish:{name}"));
-        Some(Named { name, url, live: Some(true), viewers, publish: Some(Arc::new(publish)), ..Named::default() })
+        let (publish, record) = (Some(Arc::new(publish)), self.record(table, path));
+        Some(Named { name, url, live: Some(true), viewers, publish, record, ..Named::default() })
     }
 
     fn users(&mut self, value: &Value, path: &Path) -> Vec<Credentials> {

@@ -63,6 +63,7 @@ impl Reader<'_, '_> {
             live: Some(true),
             plain: Some(Arc::new(plain)),
             viewers,
+            record: self.record(table, path),
             ..Named::default()
         })
     }
