@@ -141,8 +141,11 @@ pub struct Segment {
     pub latest_npt: u64,
     /// The same by the wall clock, in microseconds since 1970.
     pub first_clock: u64,
-    /// The same by the wall clock, in microseconds since 1970.
+    /// The latest of it.
     pub latest_clock: u64,
+    /// The last program clock reference and its time, where the index was made anew: the next segment's goes on.
+    #[serde(skip)]
+    pub(crate) reference: Option<(u64, u64)>,
 }
 
 impl Segment {

@@ -8,8 +8,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::catalogue::{Catalogue, Changes, Error, Order};
-use crate::inner::{Inner, now};
 use crate::info::{End, Recording, Segment};
+use crate::inner::{Inner, now};
 use crate::recovery;
 
 /// How often age and free space are looked at, and use is noted.

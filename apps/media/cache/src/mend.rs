@@ -81,6 +81,7 @@ pub fn segment(
         }
     }
     let mut segment = Segment::of_chunks(recording.id, number, chunks.iter());
+    segment.reference = made.iter().rev().find_map(|(own, _)| Some((own.pcr?, own.npt)));
     if segment.packets == 0 {
         for path in [&path, &index_path] {
             if path.exists() {
@@ -179,16 +180,13 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
     let known = last(chunks, Kind::Mp2t);
     let start = match (known, before) {
         (Some(own), _) => own,
-        (None, Some(own)) => Entry {
-            sequence: own.last_sequence,
-            npt: own.latest_npt,
-            clock: own.latest_clock,
-            ..Entry::default()
-        },
+        (None, Some(own)) => {
+            Entry { sequence: own.last_sequence, npt: own.latest_npt, clock: own.latest_clock, ..Entry::default() }
+        }
         (None, None) => Entry { sequence: u64::MAX, clock: recording.began, ..Entry::default() },
     };
     let mut pictures = wire::picture::Reader::new(wire::picture::Coding::TransportStream);
-    let mut reference: Option<(u64, u64)> = None;
+    let mut reference: Option<(u64, u64)> = known.is_none().then(|| before?.reference).flatten();
     let (mut all, mut last) = (Vec::new(), start);
     for own in bytes[..ts::whole(bytes)].chunks(PAYLOAD) {
         let pcr = ts::pcr(own);
@@ -201,7 +199,7 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
             if due >= last.npt && due - last.npt < 60_000_000 {
                 npt = due;
             } else {
-                reference = Some((pcr, last.npt));
+                reference = Some((pcr, npt));
             }
         }
         last = Entry {
@@ -222,13 +220,7 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
 }
 
 /// Chunks for packets behind others. Their checksums are of what is there now.
-fn append(
-    made: &[(Entry, usize)],
-    data: &[u8],
-    chunks: &mut Vec<Chunk>,
-    begin: u64,
-    before: Option<&Segment>,
-) {
+fn append(made: &[(Entry, usize)], data: &[u8], chunks: &mut Vec<Chunk>, begin: u64, before: Option<&Segment>) {
     let mut due = chunks.last().map(|own| own.last_sequence + 1).or(before.map(|own| own.last_sequence + 1));
     for part in made.chunks(PACKETS) {
         let own = part[0].0;

@@ -170,10 +170,19 @@ impl Reader {
                 continue;
             };
             let Some(part) = self.part(&chunk)? else {
+                // What is missing before it is told first.
+                let due = self.due.replace(chunk.first.sequence);
+                if let Some(count) = due.and_then(|due| chunk.first.sequence.checked_sub(due)).filter(|own| *own > 0) {
+                    return Ok(Step::Gap(std::mem::replace(&mut self.missing, Missing::Lost), Some(count)));
+                }
                 self.chunk += 1;
                 self.entry = 0;
                 self.due = Some(chunk.last_sequence + 1);
-                return Ok(Step::Gap(Missing::Damaged, Some(chunk.count.into())));
+                // With those that never came among them.
+                return Ok(Step::Gap(
+                    Missing::Damaged,
+                    Some((chunk.last_sequence + 1).saturating_sub(chunk.first.sequence)),
+                ));
             };
             let Some(entry) = part.entries.get(self.entry).copied() else {
                 self.chunk += 1;
@@ -311,9 +320,7 @@ impl Reader {
                 current.part = Some((at, part.clone()));
                 Ok(Some(part))
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                Ok(None)
-            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => Ok(None),
             Err(error) => Err(error),
         }
     }

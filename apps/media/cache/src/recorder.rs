@@ -339,12 +339,7 @@ impl Blocks {
             self.live.stop(End::DiskSlow);
             return false;
         };
-        let first = First {
-            sequence: entry.sequence,
-            timestamp: entry.timestamp,
-            npt: entry.npt,
-            clock: entry.clock,
-        };
+        let first = First { sequence: entry.sequence, timestamp: entry.timestamp, npt: entry.npt, clock: entry.clock };
         let length = self.segment.length;
         let mut own = Filling {
             block,

@@ -82,12 +82,7 @@ pub fn open(layout: &Layout) -> Result<(Catalogue, Report), Error> {
 }
 
 /// Mends recordings, but for some: all of them, or those that the catalogue does not know, or as unfinished.
-pub(crate) fn all(
-    layout: &Layout,
-    catalogue: &Catalogue,
-    every: bool,
-    but: &HashSet<u64>,
-) -> Result<Report, Error> {
+pub(crate) fn all(layout: &Layout, catalogue: &Catalogue, every: bool, but: &HashSet<u64>) -> Result<Report, Error> {
     let mut report = Report::default();
     let there = layout.all().map_err(Error::of)?;
     let known: HashSet<u64> = catalogue.recordings()?.into_iter().map(|own| own.id).collect();

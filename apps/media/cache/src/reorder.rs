@@ -267,8 +267,8 @@ mod tests {
     #[test]
     fn nobody_waits_too_long() {
         let mut window = Window::new(4, 1_000_000);
-        let (out, refused) = through(&mut window, &[1, 3, 4, 5, 6, 2, 7]);
-        assert_eq!((out, refused), (vec![1, 3, 4, 5, 6, 7], vec![Dropped::Late]));
+        let (out, refused) = through(&mut window, &[1, 3, 4, 5, 6, 7, 2, 8]);
+        assert_eq!((out, refused), (vec![1, 3, 4, 5, 6, 7, 8], vec![Dropped::Late]));
         let mut window = Window::new(64, 3000);
         let (out, refused) = through(&mut window, &[1, 3, 4, 5, 6, 7, 2, 8]);
         assert_eq!((out, refused), (vec![1, 3, 4, 5, 6, 7, 8], vec![Dropped::Late]));

@@ -189,9 +189,11 @@ impl Reader {
     pub fn all_segments(&self) -> Vec<Segment> {
         let Some(live) = &self.live else { return self.segments.clone() };
         let written = live.written();
-        let open = written.open.as_ref().filter(|(_, chunks)| !chunks.is_empty()).map(|(number, chunks)| {
-            Segment::of_chunks(self.recording.id, *number, chunks.iter().map(Arc::as_ref))
-        });
+        let open = written
+            .open
+            .as_ref()
+            .filter(|(_, chunks)| !chunks.is_empty())
+            .map(|(number, chunks)| Segment::of_chunks(self.recording.id, *number, chunks.iter().map(Arc::as_ref)));
         written.segments.iter().cloned().chain(open).collect()
     }
 

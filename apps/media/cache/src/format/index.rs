@@ -105,8 +105,7 @@ impl Chunk {
         bytes.extend(mark.to_le_bytes());
         bytes.extend((self.entries.len() as u32).to_le_bytes());
         bytes.extend([0; 4]);
-        let halves =
-            [self.length, self.checksum, self.count, self.lost, self.access_points, self.first.timestamp];
+        let halves = [self.length, self.checksum, self.count, self.lost, self.access_points, self.first.timestamp];
         halves.iter().for_each(|own| bytes.extend(own.to_le_bytes()));
         bytes.extend([0; 4]);
         let longs = [

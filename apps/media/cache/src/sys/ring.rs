@@ -78,9 +78,7 @@ impl Ring {
                 let write = opcode::Write::new(Fd(file.as_raw_fd()), rest.as_ptr(), rest.len() as u32);
                 write.offset(offset + done as u64).rw_flags(flags(*durable)).build()
             }
-            Operation::Sync { file } => {
-                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
-            }
+            Operation::Sync { file } => opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build(),
         }
     }
 
@@ -123,8 +121,7 @@ impl Ring {
 
     /// Takes completions.
     fn take(&mut self) {
-        let all: Vec<(u64, i32)> =
-            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        let all: Vec<(u64, i32)> = self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
         for (token, result) in all {
             match token {
                 WAKE => self.waits = false,
