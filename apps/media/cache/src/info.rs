@@ -158,7 +158,7 @@ impl Segment {
                 segment.first_npt = chunk.first.npt;
                 segment.first_clock = chunk.first.clock;
             }
-            segment.bytes = chunk.offset + u64::from(chunk.length);
+            segment.bytes = chunk.offset.saturating_add(chunk.length.into());
             segment.packets += u64::from(chunk.count);
             segment.lost += u64::from(chunk.lost);
             segment.access_points += u64::from(chunk.access_points);

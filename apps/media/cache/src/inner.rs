@@ -110,6 +110,8 @@ impl Inner {
             fs::remove_file(&path).ok()?;
             let catalogue = Catalogue::open(&path).ok()?;
             rebuild(self, &catalogue).ok()?;
+            // Their segments so far are found when the cache is opened again.
+            self.all_live().into_iter().for_each(|recording| self.tell(Event::Began(recording)));
             Some(catalogue)
         });
     }
