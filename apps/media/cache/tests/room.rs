@@ -167,11 +167,16 @@ fn ffmpeg_reads_segments() {
         let shown = String::from_utf8_lossy(&out.stdout).trim().lines().next().unwrap_or("").to_owned();
         (shown.parse::<u32>().unwrap_or(0), said)
     };
-    // Each can be played by itself, from its first picture on.
+    // Each can be played by itself. A segment begins with the datagram in which its first picture does, so what
+    // that has of the picture before is not decoded here.
     let each: Vec<(u32, String)> = files(&directory.0, "ts").iter().map(|path| frames(path)).collect();
-    assert!(each.iter().all(|(_, said)| said.is_empty()), "{each:?}");
-    assert_eq!(each.iter().map(|(count, _)| count).sum::<u32>(), 300, "{each:?}");
+    let count = each.iter().map(|(count, _)| count).sum::<u32>() as usize;
+    assert!(count <= 300 && count + segments.len() >= 300, "{each:?}");
     let mut whole = vec![0; bytes.len()];
     assert_eq!(cache.read(id).unwrap().read_at(0, &mut whole).unwrap(), bytes.len());
     assert!(whole == bytes);
+    // As one file nothing is missing.
+    let joined = directory.0.join("joined.ts");
+    std::fs::write(&joined, &whole).unwrap();
+    assert_eq!(frames(&joined), (300, String::new()));
 }
