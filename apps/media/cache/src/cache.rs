@@ -70,10 +70,13 @@ pub struct Status {
     pub recordings: usize,
 }
 
+/// Makes what writes, given where the blocks lie.
+pub type MakeSystem = Box<dyn FnOnce(&[Place]) -> Box<dyn System>>;
+
 /// What a cache does with the system, other than by default; for tests.
 pub struct Means {
-    /// Writes, given where the blocks lie.
-    pub system: Box<dyn FnOnce(&[Place]) -> Box<dyn System>>,
+    /// What writes.
+    pub system: MakeSystem,
     /// How much is free.
     pub space: Space,
 }

@@ -329,3 +329,67 @@ impl Changes<'_> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::info::{Kind, Source};
+
+    fn recording(id: u64) -> Recording {
+        let source = Source {
+            key: format!("rtsp://origin/{id}"),
+            track: 0,
+            kind: Kind::Rtp,
+            encoding: String::new(),
+            clock_rate: 90_000,
+            sdp: String::new(),
+        };
+        Recording { id, source, began: id, end: Some(End::Finished), pinned: false }
+    }
+
+    fn segment(id: u64, number: u32) -> Segment {
+        Segment { recording: id, number, bytes: 100, ..Segment::default() }
+    }
+
+    /// What a segment costs that comes, is used, and goes, does not depend on how many there are.
+    #[test]
+    fn the_cost_is_flat() {
+        let path = std::env::temp_dir().join(format!("millrace-test-{}-catalogue", std::process::id()));
+        let mut costs = Vec::new();
+        for count in [10, 1000, 100_000] {
+            let _ = std::fs::remove_file(&path);
+            let catalogue = Catalogue::open(&path).unwrap();
+            let filled = catalogue.change(|changes| {
+                for id in 0..count / 10 {
+                    changes.put_recording(&recording(id))?;
+                    (0..10).try_for_each(|number| {
+                        changes.put_segment(&segment(id, number), 10 * id + u64::from(number))
+                    })?;
+                }
+                Ok(())
+            });
+            filled.unwrap();
+            assert_eq!(catalogue.totals().unwrap(), (100 * count, count));
+            let mut seen = Vec::new();
+            let oldest = catalogue.oldest(Order::Use, |time, id, number| {
+                seen.push((time, id, number));
+                seen.len() < 3
+            });
+            oldest.unwrap();
+            assert_eq!(seen, [(0, 0, 0), (1, 0, 1), (2, 0, 2)]);
+            let cost = catalogue.change(|changes| {
+                changes.touch(0, 1, 1 << 40)?;
+                changes.put_segment(&segment(count / 10 - 1, 10), 1 << 41)?;
+                assert!(changes.remove_segment(0, 0)?);
+                changes.end(0, End::Finished)
+            });
+            costs.push((cost.unwrap(), seen.len()));
+            assert_eq!(catalogue.find("rtsp://origin/0", 0).unwrap(), [recording(0)]);
+            let mut first = None;
+            catalogue.oldest(Order::Use, |_, id, number| first.replace((id, number)).is_some()).unwrap();
+            assert_eq!(first, Some((0, 2)));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(costs.iter().all(|own| *own == costs[0] && own.0 < 50), "{costs:?}");
+    }
+}

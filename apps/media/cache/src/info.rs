@@ -141,8 +141,11 @@ pub struct Segment {
     pub latest_npt: u64,
     /// The same by the wall clock, in microseconds since 1970.
     pub first_clock: u64,
-    /// The same by the wall clock, in microseconds since 1970.
+    /// The latest of it.
     pub latest_clock: u64,
+    /// The last program clock reference and its time, where the index was made anew: the next segment's goes on.
+    #[serde(skip)]
+    pub(crate) reference: Option<(u64, u64)>,
 }
 
 impl Segment {
@@ -155,7 +158,7 @@ impl Segment {
                 segment.first_npt = chunk.first.npt;
                 segment.first_clock = chunk.first.clock;
             }
-            segment.bytes = chunk.offset + u64::from(chunk.length);
+            segment.bytes = chunk.offset.saturating_add(chunk.length.into());
             segment.packets += u64::from(chunk.count);
             segment.lost += u64::from(chunk.lost);
             segment.access_points += u64::from(chunk.access_points);

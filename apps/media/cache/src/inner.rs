@@ -20,6 +20,9 @@ use crate::settings::Settings;
 /// How much a file system has free, in bytes.
 pub type Space = Box<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
 
+/// A recording in progress.
+type InProgress = (Arc<Live>, Arc<Recording>);
+
 /// The wall clock, in microseconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
@@ -34,7 +37,7 @@ pub struct Inner {
     /// Blocks that readers share.
     pub loaded: Loaded,
     catalogue: Mutex<Option<Catalogue>>,
-    live: Mutex<HashMap<u64, (Arc<Live>, Arc<Recording>)>>,
+    live: Mutex<HashMap<u64, InProgress>>,
     uses: Mutex<HashMap<(u64, u32), Use>>,
     events: Mutex<Sender<Event>>,
     space: Space,
@@ -110,6 +113,8 @@ impl Inner {
             fs::remove_file(&path).ok()?;
             let catalogue = Catalogue::open(&path).ok()?;
             rebuild(self, &catalogue).ok()?;
+            // Their segments so far are found when the cache is opened again.
+            self.all_live().into_iter().for_each(|recording| self.tell(Event::Began(recording)));
             Some(catalogue)
         });
     }

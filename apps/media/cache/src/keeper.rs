@@ -217,14 +217,17 @@ fn remove_files(inner: &Inner, id: u64, number: u32) -> bool {
     let layout = &inner.layout;
     let kinds = [crate::info::Kind::Ts, crate::info::Kind::Rtp].map(|kind| layout.segment(id, number, kind));
     let paths = kinds.into_iter().chain([layout.index(id, number)]);
-    let removed = paths.map(|path| match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "a segment can't be removed");
-            false
+    let mut removed = true;
+    for path in paths {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %path.display(), %error, "a segment can't be removed");
+                removed = false;
+            }
+            _ => {}
         }
-        _ => true,
-    });
-    removed.fold(true, |all, own| all && own)
+    }
+    removed
 }
 
 /// Makes a catalogue of what the segments say.

@@ -71,7 +71,8 @@ impl Layout {
         Ok(all)
     }
 
-    /// The numbers of a recording's segments, and whether any is MPEG-TS; also of those of which only the index is left.
+    /// The numbers of a recording's segments, and whether any is MPEG-TS; also of those of which only the index is
+    /// left.
     pub fn segments(&self, id: u64) -> io::Result<(Vec<u32>, bool)> {
         let (mut all, mut is_ts) = (Vec::new(), false);
         for entry in fs::read_dir(self.recording(id))? {

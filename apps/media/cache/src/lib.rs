@@ -37,7 +37,7 @@ mod stream;
 pub mod sys;
 mod writer;
 
-pub use cache::{Cache, Error, Means, Status};
+pub use cache::{Cache, Error, MakeSystem, Means, Status};
 pub use format::entry::Entry;
 pub use info::{End, Kind, Recording, Segment, Source};
 pub use inner::Space;

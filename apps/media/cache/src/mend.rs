@@ -81,6 +81,7 @@ pub fn segment(
         }
     }
     let mut segment = Segment::of_chunks(recording.id, number, chunks.iter());
+    segment.reference = made.iter().rev().find_map(|(own, _)| Some((own.pcr?, own.npt)));
     if segment.packets == 0 {
         for path in [&path, &index_path] {
             if path.exists() {
@@ -103,7 +104,7 @@ pub fn segment(
         file.set_len(length)?;
         file.sync_data()?;
     }
-    let expected = own.and_then(|own| own.expected).or_else(|| before.map(|own| own.last_sequence + 1));
+    let expected = own.and_then(|own| own.expected).or_else(|| before.map(|own| own.last_sequence.saturating_add(1)));
     let header = Header { recording: recording.id, segment: number, is_ts: kind.is_ts(), expected };
     segment.index_bytes = write_index(&index_path, &header, &chunks, length)?;
     Ok(Some(segment))
@@ -121,7 +122,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Where chunks end.
 fn end(chunks: &[Chunk]) -> Option<u64> {
-    chunks.last().map(|own| own.offset + u64::from(own.length))
+    chunks.last().map(|own| own.offset.saturating_add(own.length.into()))
 }
 
 /// Whether a chunk's bytes are as they were written.
@@ -185,7 +186,7 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
         (None, None) => Entry { sequence: u64::MAX, clock: recording.began, ..Entry::default() },
     };
     let mut pictures = wire::picture::Reader::new(wire::picture::Coding::TransportStream);
-    let mut reference: Option<(u64, u64)> = None;
+    let mut reference: Option<(u64, u64)> = known.is_none().then(|| before?.reference).flatten();
     let (mut all, mut last) = (Vec::new(), start);
     for own in bytes[..ts::whole(bytes)].chunks(PAYLOAD) {
         let pcr = ts::pcr(own);
@@ -194,18 +195,18 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
             let (first, at) = *reference.get_or_insert((pcr, last.npt));
             let passed = pcr.wrapping_sub(first).wrapping_add(if pcr < first { ts::WRAP } else { 0 });
             // A jump of the clock tells nothing.
-            let due = at + passed / (ts::HERTZ / 1_000_000);
+            let due = at.saturating_add(passed / (ts::HERTZ / 1_000_000));
             if due >= last.npt && due - last.npt < 60_000_000 {
                 npt = due;
             } else {
-                reference = Some((pcr, last.npt));
+                reference = Some((pcr, npt));
             }
         }
         last = Entry {
             sequence: last.sequence.wrapping_add(1),
             timestamp: pcr.map_or(last.timestamp, |pcr| (pcr / 300) as u32),
             npt,
-            clock: last.clock + (npt - last.npt),
+            clock: last.clock.saturating_add(npt - last.npt),
             length: own.len() as u32,
             access_point: pictures.read_payload(0, own).access_point,
             marker: false,
@@ -220,7 +221,10 @@ fn of_ts(recording: &Recording, bytes: &[u8], before: Option<&Segment>, chunks: 
 
 /// Chunks for packets behind others. Their checksums are of what is there now.
 fn append(made: &[(Entry, usize)], data: &[u8], chunks: &mut Vec<Chunk>, begin: u64, before: Option<&Segment>) {
-    let mut due = chunks.last().map(|own| own.last_sequence + 1).or(before.map(|own| own.last_sequence + 1));
+    let mut due = chunks
+        .last()
+        .map(|own| own.last_sequence.saturating_add(1))
+        .or(before.map(|own| own.last_sequence.saturating_add(1)));
     for part in made.chunks(PACKETS) {
         let own = part[0].0;
         let first = First { sequence: own.sequence, timestamp: own.timestamp, npt: own.npt, clock: own.clock };
@@ -236,7 +240,7 @@ fn append(made: &[(Entry, usize)], data: &[u8], chunks: &mut Vec<Chunk>, begin: 
             chunk.last_sequence = entry.sequence;
             chunk.latest_npt = chunk.latest_npt.max(entry.npt);
             chunk.latest_clock = chunk.latest_clock.max(clock);
-            due = Some(entry.sequence + 1);
+            due = Some(entry.sequence.saturating_add(1));
         }
         chunk.entries = encoder.bytes;
         let bytes = data.get(chunk.offset as usize..).and_then(|rest| rest.get(..chunk.length as usize));

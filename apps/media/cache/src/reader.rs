@@ -170,10 +170,19 @@ impl Reader {
                 continue;
             };
             let Some(part) = self.part(&chunk)? else {
+                // What is missing before it is told first.
+                let due = self.due.replace(chunk.first.sequence);
+                if let Some(count) = due.and_then(|due| chunk.first.sequence.checked_sub(due)).filter(|own| *own > 0) {
+                    return Ok(Step::Gap(std::mem::replace(&mut self.missing, Missing::Lost), Some(count)));
+                }
                 self.chunk += 1;
                 self.entry = 0;
-                self.due = Some(chunk.last_sequence + 1);
-                return Ok(Step::Gap(Missing::Damaged, Some(chunk.count.into())));
+                self.due = Some(chunk.last_sequence.saturating_add(1));
+                // With those that never came among them.
+                return Ok(Step::Gap(
+                    Missing::Damaged,
+                    Some((chunk.last_sequence.saturating_add(1)).saturating_sub(chunk.first.sequence)),
+                ));
             };
             let Some(entry) = part.entries.get(self.entry).copied() else {
                 self.chunk += 1;
@@ -188,7 +197,7 @@ impl Reader {
             if let Some(count) = due.and_then(|due| entry.sequence.checked_sub(due)).filter(|count| *count > 0) {
                 return Ok(Step::Gap(missing, Some(count)));
             }
-            self.due = Some(entry.sequence + 1);
+            self.due = Some(entry.sequence.saturating_add(1));
             self.entry += 1;
             return Ok(Step::Packet);
         }

@@ -52,8 +52,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             block: 512 << 10,
-            buffers: 64,
-            queue: 16,
+            buffers: 128,
+            queue: 64,
             linger_ms: 1000,
             window: 64,
             window_ms: 200,

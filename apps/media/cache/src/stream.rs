@@ -20,7 +20,7 @@ use crate::writer::{Work, Writer};
 #[derive(Debug)]
 pub enum Task {
     /// Something is to be written.
-    Work(Work),
+    Work(Box<Work>),
     /// Nothing more comes.
     End,
 }
@@ -104,7 +104,7 @@ impl Stream {
                     Ok(())
                 }
                 (None, Step::Idle) => match self.tasks.pop_front() {
-                    Some(Task::Work(work)) => self.work(work, writer),
+                    Some(Task::Work(work)) => self.work(*work, writer),
                     Some(Task::End) => {
                         self.ends = true;
                         // A recording that was ended in the middle of a segment.

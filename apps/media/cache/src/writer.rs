@@ -49,7 +49,7 @@ impl Work {
 #[derive(Debug)]
 enum Message {
     Begin(Arc<Live>, Arc<Recording>),
-    Work(Arc<Live>, Work),
+    Work(Arc<Live>, Box<Work>),
     End(Arc<Live>),
     Stop,
 }
@@ -117,7 +117,7 @@ impl Queue {
         if work.block.is_some() {
             live.under_way.fetch_add(1, Ordering::AcqRel);
         }
-        self.messages.put(Message::Work(live.clone(), work));
+        self.messages.put(Message::Work(live.clone(), Box::new(work)));
     }
 
     /// A recording ends.

@@ -184,7 +184,7 @@ impl Index {
         index.length = HEADER;
         let mut rest = &bytes[HEADER..];
         while let Some((chunk, is_end, behind)) = Chunk::decode(rest) {
-            let begin = index.chunks.last().map(|own| own.offset + u64::from(own.length));
+            let begin = index.chunks.last().map(|own| own.offset.saturating_add(own.length.into()));
             if begin.is_some_and(|begin| begin != chunk.offset) {
                 break;
             }
@@ -265,6 +265,25 @@ mod tests {
                 prop_assert!(index.length <= cut && index.end.is_none());
                 prop_assert_eq!(&index.chunks[..], &Index::decode(&bytes).chunks[..index.chunks.len()]);
             }
+        }
+
+        /// Somebody else's index, with the right checksums.
+        #[test]
+        fn anything_can_be_read(packets in prop::collection::vec(packet(), 1..20), flips in
+                                prop::collection::vec((any::<usize>(), any::<u8>()), 1..20), cut in any::<usize>()) {
+            let mut bytes = Header { recording: 7, segment: 3, is_ts: true, expected: None }.encode().to_vec();
+            chunk(&packets, 0).0.encode(&mut bytes);
+            for (at, byte) in flips {
+                let at = HEADER + 12 + at % (bytes.len() - HEADER - 12);
+                bytes[at] = byte;
+            }
+            let checksum = crc32fast::hash(&bytes[HEADER + 12..]);
+            bytes[HEADER + 8..HEADER + 12].copy_from_slice(&checksum.to_le_bytes());
+            let index = Index::decode(&bytes);
+            prop_assert_eq!(index.chunks.len(), 1);
+            let own = index.chunks[0].packets(20);
+            prop_assert!(own.is_none_or(|own| own.len() == index.chunks[0].count as usize));
+            let _ = Index::decode(&bytes[cut % bytes.len()..]);
         }
 
         #[test]

@@ -1,4 +1,5 @@
-//! The packet log: a header, then records. A record has a checksum of its own, so the log is read without its index, too.
+//! The packet log: a header, then records. A record has a checksum of its own, so the log is read without its index,
+//! too.
 
 use super::codec::Input;
 

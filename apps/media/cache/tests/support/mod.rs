@@ -33,6 +33,8 @@ pub fn settings() -> Settings {
     Settings {
         block: 64 << 10,
         buffers: 32,
+        // What the writer has done counts a little later than blocks are free.
+        queue: 64,
         segment_bytes: 256 << 10,
         segment_seconds: 2,
         sync: media_cache::Durability::Never,
