@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::client::{self, BIN, Bins};
+use super::millrace::Start;
 use super::plot;
 use super::sites::Sites;
 use super::source::BYTES;
@@ -90,8 +91,11 @@ pub fn measure(effort: Effort, plots: bool, results: &mut Results) -> Result<(),
         if here.is_empty() {
             continue;
         }
-        let start = |((_, system), site): (&(&str, System), _)| Line::start(site, *system, rate * 1_000_000);
-        let lines = systems.iter().zip(&sites.sites).map(start).collect::<Result<Vec<_>, String>>()?;
+        let start = |((_, system), site): (&(&str, System), _)| {
+            Line::start(site, *system, rate * 1_000_000, Start::default())
+        };
+        let mut lines = systems.iter().zip(&sites.sites).map(start).collect::<Result<Vec<_>, String>>()?;
+        lines.iter_mut().try_for_each(Line::wait)?;
         for case in here {
             let bins = run(case, &sites, &systems, window)?;
             let name = case.name();
