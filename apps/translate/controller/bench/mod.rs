@@ -10,10 +10,14 @@
 //! | `throughput` | the published figure: bandwidth by round trip and loss |
 //! | `costs`, `turns` | CPU time of a stream for each client, and of many clients of one |
 //! | `latency` | how much later packets come than by one link |
+//! | `connections` | many at once: how fast, and how much memory |
+//! | `fairness` | a stream beside other flows, and at a bottleneck whose rate changes |
 //! | `plot` | the bandwidth over time, as SVG |
 
 mod client;
+mod connections;
 mod costs;
+mod fairness;
 mod latency;
 mod millrace;
 mod plot;
@@ -27,7 +31,8 @@ mod turns;
 use crate::results::Results;
 use crate::{Effort, text};
 
-/// Runs all parts, or those that `PART=costs,latency` names: throughput, costs, latency. Of the first,
+/// Runs all parts, or those that `PART=costs,latency` names: throughput, costs, latency,
+/// connections, fairness.
 /// `CASE="1 Mbit/s, 100 ms, 1 % behind"` is one case, `CASE="1 Mbit/s, 100 ms;4 Mbit/s"` are all that begin so;
 /// `SYSTEM=millrace,cubic` are some systems. With `--plot` each case's bandwidth over time goes to
 /// `target/bench/translate`.
@@ -47,6 +52,12 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     if wanted("latency") {
         latency::measure(effort, &mut results)?;
+    }
+    if wanted("connections") {
+        connections::measure(effort, &mut results)?;
+    }
+    if wanted("fairness") {
+        fairness::measure(effort, &mut results)?;
     }
     Ok(results)
 }

@@ -93,6 +93,11 @@ impl Line {
         self.millrace.as_mut().map_or(Ok(()), Millrace::wait)
     }
 
+    /// The translation, where it is one.
+    pub fn millrace(&self) -> Option<&Millrace> {
+        self.millrace.as_ref()
+    }
+
     /// Ends it, and says what went wrong.
     pub fn end(mut self) -> Result<(), String> {
         self.threads.end()?;
