@@ -51,7 +51,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
         for (name, _) in SYSTEMS {
             let of = |index: usize| found.iter().filter(|(own, _)| *own == name).map(|(_, cost)| cost[index]).collect();
             let costs: Vec<f64> = of(0);
-            let unit = "s of CPU time of the whole machine for 10^9 bits of payload, source and clients included";
+            let unit = "s of a CPU for 10^9 bits of payload, source and clients included";
             results.add(case, name, "cpu_seconds_per_gbit", unit, costs.clone());
             if let Some(link) = results.median(case, SYSTEMS[0].0, "cpu_seconds_per_gbit") {
                 let added = costs.iter().map(|own| own - link).collect();
@@ -103,5 +103,5 @@ fn one(
     if lost > MOST_LOST {
         return Err(format!("{} of {} copies were lost", passed.lost, passed.arrived + passed.lost));
     }
-    Ok([passed.busy / 1e9 / (passed.arrived as f64 * BYTES as f64 * 8.0 / 1e9), lost])
+    Ok([passed.seconds / (passed.arrived as f64 * BYTES as f64 * 8.0 / 1e9), lost])
 }

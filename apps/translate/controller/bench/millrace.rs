@@ -98,11 +98,6 @@ impl Millrace {
         }
     }
 
-    /// Its process.
-    pub fn id(&self) -> u32 {
-        self.running.id()
-    }
-
     /// Bytes in memory that are its own.
     pub fn memory(&self) -> Result<f64, String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).map_err(text)?;
