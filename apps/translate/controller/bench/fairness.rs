@@ -55,7 +55,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     for ((_, system, flows), (number, site)) in cases.iter().zip(sites.sites.iter().enumerate()) {
         let rate = if *flows == 0 { STEP[0] } else { SHARE * (*flows as u64 + 1) };
         sites.set_way(number, &bottleneck(rate), ROUND_TRIP / 2)?;
-        lines.push(Line::start(site, *system, RATE, Start { frames: 65536, ..Start::default() })?);
+        lines.push(Line::start(site, *system, RATE, Start { frames: 98_304, ..Start::default() })?);
     }
     lines.iter_mut().try_for_each(Line::wait)?;
     let window = Duration::from_secs(if effort.quick { 5 } else { 60 });

@@ -28,6 +28,8 @@ const RATE: u64 = 1_000_000;
 /// Null packets before it, so that everybody is there when it begins, and behind it.
 const BEFORE: Duration = Duration::from_secs(3);
 const BEHIND: Duration = Duration::from_secs(2);
+/// How long what is late is waited for, at least.
+const AFTER: Duration = Duration::from_secs(10);
 /// How far behind a player shows what comes.
 const BUFFER: f64 = 1.0;
 /// Of a frame.
@@ -61,7 +63,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
 }
 
 fn all(effort: Effort, folder: &Path, results: &mut Results) -> Result<(), String> {
-    let film = Arc::new(film(folder, if effort.quick { 4 } else { 40 })?);
+    let film = Arc::new(film(folder, if effort.quick { 4 } else { 30 })?);
     let mut cases = Vec::new();
     for loss in LOSSES.into_iter().filter(|loss| is_chosen_case(&title(*loss))) {
         let systems = SYSTEMS.into_iter().filter(|(name, _)| chosen("SYSTEM", name.split(',').next().unwrap_or(name)));
@@ -71,7 +73,7 @@ fn all(effort: Effort, folder: &Path, results: &mut Results) -> Result<(), Strin
     let mut running = Vec::new();
     for (number, ((loss, _, fill), site)) in cases.iter().zip(&sites.sites).enumerate() {
         sites.set(number, ROUND_TRIP, loss / 100.0, true)?;
-        let start = |fill| Millrace::start(&site.proxy, Start { fill, frames: 65536, cpu: None });
+        let start = |fill| Millrace::start(&site.proxy, Start { fill, frames: 98_304, cpu: None });
         running.push(fill.map(start).transpose()?);
     }
     running.iter_mut().flatten().try_for_each(Millrace::wait)?;
@@ -82,7 +84,8 @@ fn all(effort: Effort, folder: &Path, results: &mut Results) -> Result<(), Strin
             threads.push(scope.spawn(move || {
                 let sender = site.servers.enter(|| send(film.clone(), (!by_rtp).then(|| name.to_owned())));
                 sender.map_err(text)??;
-                let time = BEFORE + BEHIND + BEHIND + Duration::from_secs_f64(seconds(film.len()));
+                // Half as long again, and more, for who is behind.
+                let time = BEFORE + AFTER + Duration::from_secs_f64(1.5 * seconds(film.len()));
                 let from = if by_rtp { (Millrace::place(), Millrace::path(PORT)) } else { (HTTP, "/".into()) };
                 site.viewers.enter(|| watch(from.0, &from.1, time)).map_err(text)?
             }));
@@ -181,7 +184,7 @@ fn send(film: Arc<Vec<u8>>, control: Option<String>) -> Result<(), String> {
             let _ = socket.send_to(&packet, to);
         }
         // The connection is there until all has come.
-        std::thread::sleep(BEHIND + BEHIND + BEFORE);
+        std::thread::sleep(AFTER);
     });
     Ok(())
 }

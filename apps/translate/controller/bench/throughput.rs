@@ -20,7 +20,7 @@ const LOSSES: [f64; 5] = [0.0, 0.1, 0.25, 0.5, 1.0];
 /// Cases at one time: packets of so few Mbit/s do not disturb each other.
 const AT_ONCE: usize = 10;
 /// Of each of as many processes.
-const FRAMES: usize = 65536;
+const FRAMES: usize = 98_304;
 
 /// What happens to a stream.
 #[derive(Clone, Copy)]
