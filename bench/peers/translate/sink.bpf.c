@@ -1,5 +1,6 @@
 /* Where streams end: counts the packets of each client, by its place, and acknowledges every second segment, as
- * receivers do, and at first each one. All else goes on: handshakes, and the head of each answer, behind which the stream is taken. */
+ * receivers do, and at first each one. All else goes on: handshakes, and the head of each answer, behind which the
+ * stream is taken. */
 #include "../stream/sink.bpf.h"
 
 /* Of the clients' ports; by UDP each has two. */

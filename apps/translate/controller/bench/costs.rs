@@ -3,11 +3,11 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use super::{chosen, is_chosen_case};
 use super::millrace::{Millrace, Start};
 use super::relay::{self, Relay};
 use super::source::BYTES;
 use super::turns::{self, Turns};
+use super::{chosen, is_chosen_case};
 use crate::media::network::{ENDS_CPU, HOST, Network};
 use crate::results::Results;
 use crate::{Effort, text};

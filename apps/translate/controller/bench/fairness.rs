@@ -178,7 +178,8 @@ fn step(sites: &Sites, number: usize, system: System, each: Duration) -> Result<
     let (from, path) = system.place();
     let bins = (each.as_millis() / BIN.as_millis()) as usize;
     let series = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| site.viewers.enter(|| client::read(from, &path, BEFORE, 3 * each)).map_err(text)?);
+        let reader =
+            scope.spawn(|| site.viewers.enter(|| client::read(from, &path, BEFORE, 3 * each)).map_err(text)?);
         std::thread::sleep(BEFORE);
         let (begin, mut all) = (Instant::now(), Vec::new());
         let mut before = sites.passed(number).received_bytes;

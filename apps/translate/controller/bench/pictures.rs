@@ -254,7 +254,9 @@ impl Seen {
                 if expected.is_some_and(|expected| expected != counter) && last != Some(counter) {
                     seen.discontinuities += 1;
                 }
-                let Some(place) = places.get(packet).and_then(|own| own.iter().find(|own| **own >= next)) else { continue };
+                let Some(place) = places.get(packet).and_then(|own| own.iter().find(|own| **own >= next)) else {
+                    continue;
+                };
                 (next, found) = (place + 1, found + 1);
                 let due = seconds(place * TS);
                 let shown = begin.get_or_insert(time - due + BUFFER);

@@ -34,8 +34,13 @@ pub struct Relay {
 
 impl Relay {
     /// Serves the streams that come to these ports. On a CPU of its own, where it gives way to others, or on any.
-    pub fn start(host: &Namespace, own: Ipv4Addr, at: SocketAddrV4, ports: &[u16], cpu: Option<usize>)
-    -> Result<Relay, String> {
+    pub fn start(
+        host: &Namespace,
+        own: Ipv4Addr,
+        at: SocketAddrV4,
+        ports: &[u16],
+        cpu: Option<usize>,
+    ) -> Result<Relay, String> {
         let open = || {
             let sockets = ports.iter().map(|port| UdpSocket::bind(SocketAddrV4::new(own, *port)));
             Ok::<_, std::io::Error>((TcpListener::bind(at)?, sockets.collect::<Result<Vec<_>, _>>()?))
