@@ -46,12 +46,6 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     let wanted = |part: &str| chosen("PART", part);
     crate::media::open_files()?;
-    // Threads and processes have it from this one: what else the machine does waits.
-    let own = std::process::id().to_string();
-    let status = std::process::Command::new("renice").args(["-n", "-20", "-p", &own]).output().map_err(text)?.status;
-    if !status.success() {
-        results.note("renice: the measurement goes no sooner than other work");
-    }
     if wanted("throughput") {
         throughput::measure(effort, std::env::args().any(|argument| argument == "--plot"), &mut results)?;
     }

@@ -48,6 +48,9 @@ const SYSTEMS: [(&str, Option<&str>); 5] = [
     ("reno", None),
 ];
 
+/// What a client reads, each piece with its time in seconds.
+type Came = Vec<(f64, Vec<u8>)>;
+
 /// All cases at one time.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     if Command::new("ffmpeg").arg("-version").output().is_err() {
@@ -77,7 +80,7 @@ fn all(effort: Effort, folder: &Path, results: &mut Results) -> Result<(), Strin
         running.push(fill.map(start).transpose()?);
     }
     running.iter_mut().flatten().try_for_each(Millrace::wait)?;
-    let found: Vec<Result<Vec<(f64, Vec<u8>)>, String>> = std::thread::scope(|scope| {
+    let found: Vec<Result<Came, String>> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for ((_, name, fill), site) in cases.iter().zip(&sites.sites) {
             let (film, name, by_rtp) = (film.clone(), *name, fill.is_some());
@@ -189,8 +192,8 @@ fn send(film: Arc<Vec<u8>>, control: Option<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a client reads, each with its time in seconds.
-fn watch(from: SocketAddrV4, path: &str, time: Duration) -> Result<Vec<(f64, Vec<u8>)>, String> {
+/// Asks for the film and reads for a while.
+fn watch(from: SocketAddrV4, path: &str, time: Duration) -> Result<Came, String> {
     let start = Instant::now();
     let mut stream = TcpStream::connect(from).map_err(text)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: film\r\n\r\n").as_bytes()).map_err(text)?;
