@@ -52,7 +52,7 @@ fn xdp(clang: &str) {
     let folder = std::env::var("OUT_DIR").unwrap_or_default();
     // Where Debian has the kernel's <asm/types.h>, which clang does not look for with another target.
     let headers = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    for name in ["xdp/fib", "xdp/l3", "xdp/line", "stream/sink.bpf", "media/sink.bpf"] {
+    for name in ["xdp/fib", "xdp/l3", "xdp/line", "stream/sink.bpf", "media/sink.bpf", "translate/sink.bpf"] {
         let (from, to) = (format!("peers/{name}.c"), format!("{folder}/{}.o", name.replace('/', "-")));
         let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-I", &headers];
         let status = Command::new(clang).args(flags).args(["-c", &from, "-o", &to]).status();

@@ -25,21 +25,27 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* Gives a packet of RTP its number, `at` so many bytes; the checksum of UDP is four bytes before it (RFC 1624). */
-static void number(uint8_t *frame, uint32_t at, uint16_t value)
+/* Changes a field of a datagram, `at` so many bytes, and the checksum of UDP (RFC 1624). */
+static void change(uint8_t *frame, uint32_t at, uint32_t check_at, uint16_t value)
 {
 	uint16_t old, check, new = htons(value);
 	memcpy(&old, frame + at, 2);
-	memcpy(&check, frame + at - 4, 2);
+	memcpy(&check, frame + check_at, 2);
 	uint32_t sum = (uint16_t)~check + (uint32_t)(uint16_t)~old + new;
 	sum = (sum & 0xffff) + (sum >> 16);
 	check = ~((sum & 0xffff) + (sum >> 16));
 	memcpy(frame + at, &new, 2);
-	memcpy(frame + at - 4, &check, 2);
+	memcpy(frame + check_at, &check, 2);
 }
 
-static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uint32_t numbered, uint64_t copies,
-		       const volatile uint64_t *counts, uint64_t nanoseconds, struct stream_sent *sent)
+/* Gives a packet of RTP its number; the checksum of UDP is four bytes before it. */
+static void number(uint8_t *frame, uint32_t at, uint16_t value)
+{
+	change(frame, at, at - 4, value);
+}
+
+static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uint32_t numbered, uint32_t apart,
+		       uint64_t copies, const volatile uint64_t *counts, uint64_t nanoseconds, struct stream_sent *sent)
 {
 	/* Goes on from one call to the next. */
 	static uint16_t next;
@@ -48,7 +54,8 @@ static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uin
 	while (now() < end) {
 		uint64_t due = counts[ALL] + copies * burst, until = now() + PATIENCE;
 		for (uint32_t i = 0; numbered && i < burst; i++)
-			number(messages[i].msg_hdr.msg_iov->iov_base, numbered, next++);
+			number(messages[i].msg_hdr.msg_iov->iov_base, numbered, apart ? next : next++);
+		next += apart != 0;
 		int count = sendmmsg(socket, messages, burst, 0);
 		if (count != (int)burst)
 			return count < 0 ? errno : ENOBUFS;
@@ -62,8 +69,8 @@ static int send_bursts(int socket, struct mmsghdr *messages, uint32_t burst, uin
 	return 0;
 }
 
-int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t numbered, uint32_t burst,
-		  uint32_t copies, int counts, uint64_t nanoseconds, struct stream_sent *sent)
+int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t numbered, uint32_t apart,
+		  uint32_t burst, uint32_t copies, int counts, uint64_t nanoseconds, struct stream_sent *sent)
 {
 	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_ifindex = interface};
 	static uint8_t frames[MOST][BYTES];
@@ -74,7 +81,9 @@ int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint
 	if (burst > MOST || bytes > BYTES)
 		return EINVAL;
 	for (uint32_t i = 0; i < burst; i++) {
+		uint16_t port = frame[36] << 8 | frame[37];
 		memcpy(frames[i], frame, bytes);
+		change(frames[i], 36, 40, port + i * apart);
 		pieces[i] = (struct iovec){frames[i], bytes};
 		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &pieces[i], .msg_iovlen = 1}};
 	}
@@ -86,7 +95,7 @@ int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint
 	    setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on))
 		error = errno;
 	else
-		error = send_bursts(fd, messages, burst, numbered, copies, map, nanoseconds, sent);
+		error = send_bursts(fd, messages, burst, numbered, apart, copies, map, nanoseconds, sent);
 	if (fd >= 0)
 		close(fd);
 	munmap((void *)map, size);

@@ -22,10 +22,11 @@ int stream_fan_out(const uint32_t *receivers, uint32_t count, bool gso, const ui
 
 /* Sends a frame in bursts to an interface of this thread's network namespace for so many nanoseconds, each when all
  * `copies` of all packets of the one before have come by the sinks' count; waits by giving the CPU away. Where
- * `numbered` is not 0, the packets are RTP, whose sequence number lies there. One call at a time. Returns 0, or the
- * number of an error. */
-int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t numbered, uint32_t burst,
-		  uint32_t copies, int counts, uint64_t nanoseconds, struct stream_sent *sent);
+ * `numbered` is not 0, the packets are RTP, whose sequence number lies there. Where `apart` is not 0, each packet of a
+ * burst is of a stream of its own, to ports that lie so far apart, and all have the same number. One call at a time.
+ * Returns 0, or the number of an error. */
+int stream_source(uint32_t interface, const uint8_t *frame, uint32_t bytes, uint32_t numbered, uint32_t apart,
+		  uint32_t burst, uint32_t copies, int counts, uint64_t nanoseconds, struct stream_sent *sent);
 
 /* This thread, and those that it starts, don't take the CPU from another one when they wake up (SCHED_BATCH). */
 int stream_yield_to_others(void);

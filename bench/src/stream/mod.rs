@@ -142,6 +142,7 @@ fn one(
         interface: "eth0",
         frame: &frame,
         numbered: 0,
+        apart: 0,
         burst: BURST.into(),
         copies: network.receivers.len() as u32,
         counts: network.counts()?,

@@ -29,6 +29,7 @@ unsafe extern "C" {
         frame: *const u8,
         bytes: u32,
         numbered: u32,
+        apart: u32,
         burst: u32,
         copies: u32,
         counts: i32,
@@ -63,6 +64,8 @@ pub struct Source<'a> {
     pub frame: &'a [u8],
     /// Where the sequence number of RTP lies; 0 in a frame without one.
     pub numbered: u32,
+    /// Each packet of a burst is of a stream of its own, to ports so far apart; 0: all are of one.
+    pub apart: u32,
     /// Packets of a burst, and copies of each that are to come.
     pub burst: u32,
     pub copies: u32,
@@ -87,6 +90,7 @@ impl Source<'_> {
                     frame.as_ptr(),
                     frame.len() as u32,
                     self.numbered,
+                    self.apart,
                     self.burst,
                     self.copies,
                     self.counts,

@@ -277,6 +277,7 @@ fn by_turns(network: &Network, window: Duration) -> Result<f64, String> {
         interface: "eth0",
         frame: &frame,
         numbered: 0,
+        apart: 0,
         burst: BURST,
         copies: 1,
         counts: sinks.descriptor()?,

@@ -8,7 +8,7 @@
 //! | `sessions` | RTSP sessions that are set up, kept and ended |
 //! | `packets` | the published table: time of each part of the way of a packet, and the plot |
 
-mod network;
+pub mod network;
 mod origin;
 mod packets;
 mod sessions;
@@ -47,7 +47,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
 }
 
 /// Lets this process, and those that it starts, have as many open files as it may; how many.
-fn open_files() -> Result<u64, String> {
+pub fn open_files() -> Result<u64, String> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(text)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(text)?;
     Ok(most)

@@ -118,6 +118,7 @@ fn cost(network: &Network, system: System, receivers: usize, window: Duration) -
         interface: if is_direct { "eth1" } else { "eth0" },
         frame: &frame,
         numbered: HEADERS as u32 + 2,
+        apart: 0,
         burst: BURST,
         copies: receivers as u32,
         counts: sinks.descriptor()?,

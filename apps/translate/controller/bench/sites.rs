@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use lab::{Direction, Emulator, Impairments, LinkConfig, Loss, Namespace, Wire};
+use lab::{Direction, Emulator, Impairments, LinkConfig, LinkCounters, Loss, Namespace, Wire};
 
 use crate::text;
 
@@ -57,21 +57,26 @@ impl Sites {
         Ok(Sites { sites, emulator })
     }
 
-    /// From now on the way to viewers and back takes so long, and loses one of so many packets to them, behind the
-    /// proxy or before it. Nothing is lost on the way back.
-    pub fn set(&self, round_trip: Duration, loss: f64, behind: bool) -> Result<(), String> {
+    /// From now on the way to a site's viewers and back takes so long, and loses one of so many packets to them, behind
+    /// the proxy or before it. Nothing is lost on the way back.
+    pub fn set(&self, site: usize, round_trip: Duration, loss: f64, behind: bool) -> Result<(), String> {
         let delayed = Impairments { delay: round_trip / 2, ..Impairments::default() };
         let lost = |lossy| if lossy && loss > 0.0 { Loss::Random(loss) } else { Loss::default() };
-        for link in 0..self.sites.len() {
-            let set =
-                |link, direction, own: &Impairments| self.emulator.set(link, direction, own.clone()).map_err(text);
-            let near = Impairments { loss: lost(behind), ..delayed.clone() };
-            set(2 * link, Direction::Forward, &near)?;
-            set(2 * link, Direction::Backward, &delayed)?;
-            let far = Impairments { loss: lost(!behind), ..Impairments::default() };
-            set(2 * link + 1, Direction::Forward, &far)?;
-        }
-        Ok(())
+        self.set_way(site, &Impairments { loss: lost(behind), ..delayed }, round_trip / 2)?;
+        let far = Impairments { loss: lost(!behind), ..Impairments::default() };
+        self.emulator.set(2 * site + 1, Direction::Forward, far).map_err(text)
+    }
+
+    /// From now on the link behind a site's proxy does so much to packets to viewers, and delays those back.
+    pub fn set_way(&self, site: usize, to_viewers: &Impairments, back: Duration) -> Result<(), String> {
+        let set = |direction, own| self.emulator.set(2 * site, direction, own).map_err(text);
+        set(Direction::Forward, to_viewers.clone())?;
+        set(Direction::Backward, Impairments { delay: back, ..Impairments::default() })
+    }
+
+    /// What has come to the link behind a site's proxy, to viewers.
+    pub fn passed(&self, site: usize) -> LinkCounters {
+        self.emulator.counters(2 * site, Direction::Forward)
     }
 }
 
