@@ -46,7 +46,7 @@ impl<W: World> Proxy<W> {
             let waits =
                 self.upstreams.get(&upstream).is_some_and(|own| own.tracks[track].audience.late.is_behind(session));
             let Some(session) = self.sessions.get(&session).filter(|own| own.playing && !waits) else { continue };
-            let Some(viewer) = session.viewers.get(&track) else { continue };
+            let Some(viewer) = session.viewers.get(track) else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             let effect = match viewer.delivery {
