@@ -14,11 +14,15 @@ use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, over_both};
 
 over_both!(two_workers_that_sleep, two_workers_that_poll);
 
-const FLOWS: u32 = 100;
-const NUMBERS: u32 = 60;
-/// Rounds of numbers that a receiver may be behind the sender. What is under way must fit in a queue of the kernel,
-/// 1000 packets per CPU: a machine that stands still for a moment loses what does not.
+const FLOWS: u32 = 40;
+const NUMBERS: u32 = 150;
+/// Rounds of numbers that a receiver may be behind the sender. What is under way, two packets of each flow a round,
+/// must fit in the queue in front of a port, 256 frames of a veth device: a machine that stands still for a moment loses
+/// what does not.
 const BEHIND: u32 = 2;
+/// Stations that are learned, and how many of their frames may be under way.
+const STATIONS: u32 = 1000;
+const STATIONS_AT_ONCE: u32 = 50;
 /// An address that is set to be h3's.
 const BEHIND_H3: [u8; 4] = [10, 0, 2, 77];
 
@@ -62,11 +66,11 @@ fn keep_near(received: &[AtomicU32], number: u32) {
     }
 }
 
-/// Changes and reads tables over one connection until it is told to stop; how many requests were answered.
-fn churn(socket: &str, stop: &AtomicBool) -> u32 {
+/// Asks over one connection.
+fn asker(socket: &str) -> impl FnMut(Json) -> Json {
     let mut stream = UnixStream::connect(socket).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
-    let mut ask = |request: Json| -> Json {
+    move |request| {
         stream.write_all(format!("{request}\n").as_bytes()).unwrap();
         loop {
             let mut line = String::new();
@@ -77,7 +81,31 @@ fn churn(socket: &str, stop: &AtomicBool) -> u32 {
                 return answer["ok"].clone();
             }
         }
-    };
+    }
+}
+
+/// Sends frames of ever new stations from h4, to be learned by whichever worker gets them; to no station.
+fn teach(port: &RawPort, socket: &str) {
+    let mut ask = asker(socket);
+    let mut came = || ask(json!({"request": "counters"}))["ports"]["p4"]["rx_packets"].as_u64().unwrap();
+    let before = came();
+    for station in 0..STATIONS {
+        let [.., a, b] = station.to_be_bytes();
+        let source = [2, 0, 0, 7, a, b];
+        let packet = Ipv4 { protocol: 17, ..Ipv4::new([10, 0, 2, a], [10, 0, 2, b], &[0; 8]) };
+        port.send(&ethernet(MAC[3], source, ETH_IPV4, &packet.frame([0; 6], [0; 6])[14..])).unwrap();
+        thread::sleep(Duration::from_micros(200));
+        let start = Instant::now();
+        while (station + 1) % STATIONS_AT_ONCE == 0 && came() - before < u64::from(station + 1) {
+            assert!(start.elapsed() < PATIENCE, "{} of {} frames have come in", came() - before, station + 1);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Changes and reads tables until it is told to stop; how many requests were answered.
+fn churn(socket: &str, stop: &AtomicBool) -> u32 {
+    let mut ask = asker(socket);
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let number = round % 200;
@@ -101,7 +129,6 @@ fn churn(socket: &str, stop: &AtomicBool) -> u32 {
 }
 
 fn two_workers(driver: &str, mode: &[&str]) {
-    const STATIONS: u32 = 1000;
     let switch = Switch::start_with(driver, &[&["--workers", "2"], mode].concat());
     let mut wires = switch.wires();
     (1..=3).for_each(|host| wires.announce(host));
@@ -121,17 +148,7 @@ fn two_workers(driver: &str, mode: &[&str]) {
             scope.spawn(move || receive(port, received))
         });
         let churning = scope.spawn(|| churn(&socket, &stop));
-        // Frames of ever new stations, to be learned by whichever worker gets them; to no station.
-        let learning = scope.spawn(|| {
-            let port = open(4);
-            for station in 0..STATIONS {
-                let [.., a, b] = station.to_be_bytes();
-                let source = [2, 0, 0, 7, a, b];
-                let packet = Ipv4 { protocol: 17, ..Ipv4::new([10, 0, 2, a], [10, 0, 2, b], &[0; 8]) };
-                port.send(&ethernet(MAC[3], source, ETH_IPV4, &packet.frame([0; 6], [0; 6])[14..])).unwrap();
-                thread::sleep(Duration::from_micros(200));
-            }
-        });
+        let learning = scope.spawn(|| teach(&open(4), &socket));
         let sender = open(1);
         for number in 0..NUMBERS {
             keep_near(&received, number);
@@ -145,6 +162,11 @@ fn two_workers(driver: &str, mode: &[&str]) {
         drop(stopping);
         assert!(churning.join().unwrap() > 3);
     });
+    for host in [1, 4] {
+        let dropped =
+            switch.network.host(host).ns.check(&["cat", "/sys/class/net/eth0/statistics/tx_dropped"]).unwrap();
+        assert_eq!(dropped.text().trim(), "0", "frames of h{host} that found no room in front of the port");
+    }
     // What was sent last has been counted when what is sent after it has come out.
     wires.settle();
     let after = switch.ask_json(&["counters"]);
@@ -160,7 +182,9 @@ fn two_workers(driver: &str, mode: &[&str]) {
     // The stations that were learned are behind h4, where their frames came from: dropped there.
     assert_eq!(
         (more("/ports/p4/rx_packets"), more("/drops/same_port")),
-        (u64::from(STATIONS) + 2, u64::from(STATIONS))
+        (u64::from(STATIONS) + 2, u64::from(STATIONS)),
+        "{}",
+        after["drops"]
     );
     for port in ["p1", "p2", "p3", "p4", "svi1p", "svi2p"] {
         assert_eq!((more(&format!("/ports/{port}/rx_dropped")), more(&format!("/ports/{port}/tx_failed"))), (0, 0));

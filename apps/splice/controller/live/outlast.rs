@@ -106,11 +106,11 @@ pub fn make_patient(splice: &Splice) {
 
 #[test]
 fn connections_outlast_the_process() {
-    let mut splice = Splice::start("xdp", &[], None);
+    let mut splice = Splice::start("xdp", &[("keep_alive = \"60s\"", "keep_alive = \"600s\"")], None);
     make_patient(&splice);
     let _servers = servers(&splice);
     wait_until_up(&splice);
-    // One that has nothing to say meanwhile.
+    // One that has nothing to say meanwhile, on a slow machine for longer than a minute.
     let mut quiet = Client::connect(&splice.client, VIRTUAL).unwrap();
     assert_eq!(quiet.get("/images/quiet").unwrap().status, 200);
     // And what an operator has said.

@@ -34,8 +34,8 @@ pub struct Framer {
     start: usize,
     /// Bytes behind `start` in which the end of a head was looked for.
     searched: usize,
-    /// A head whose body is not there yet, with the body's bytes.
-    pending: Option<(Message, usize)>,
+    /// A head whose body is not there yet, with the body's bytes. Seldom one waits, so it takes no room otherwise.
+    pending: Option<Box<(Message, usize)>>,
     most_head: usize,
     most_body: usize,
 }
@@ -80,12 +80,11 @@ impl Framer {
             }
             return Ok(data);
         }
-        let Some((_, length)) = &self.pending else { return Ok(None) };
-        let length = *length;
+        let Some(length) = self.pending.as_ref().map(|pending| pending.1) else { return Ok(None) };
         if self.bytes.len() - self.start < length {
             return Ok(None);
         }
-        let Some((mut message, _)) = self.pending.take() else { return Ok(None) };
+        let Some((mut message, _)) = self.pending.take().map(|pending| *pending) else { return Ok(None) };
         message.body_mut().extend_from_slice(&self.bytes[self.start..][..length]);
         self.start += length;
         Ok(Some(match message {
@@ -119,7 +118,7 @@ impl Framer {
         }
         self.start += end;
         self.searched = 0;
-        self.pending = Some((message, length));
+        self.pending = Some(Box::new((message, length)));
         Ok(true)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::records::is_default;
 use super::session::{Delivery, Ending, Session};
 use super::track::TrackState;
 use super::upstream::Upstream;
@@ -52,9 +53,12 @@ pub struct Ended {
 /// What of a stream a viewer has had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Account {
+    #[serde(default, skip_serializing_if = "is_default")]
     packets: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
     bytes: u64,
     /// The track's place in `streams.progress` while it plays, and what was counted there when that began.
+    #[serde(default, skip_serializing_if = "is_default")]
     open: Option<(u32, u64, u64)>,
 }
 
@@ -82,10 +86,13 @@ impl Account {
 }
 
 /// What a session has had in all: of tracks that it has given up, and the time that it played.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Total {
+    #[serde(default, skip_serializing_if = "is_default")]
     past: Account,
+    #[serde(default, skip_serializing_if = "is_default")]
     played: Duration,
+    #[serde(default, skip_serializing_if = "is_default")]
     since: Option<Duration>,
 }
 
@@ -111,8 +118,8 @@ impl<W: World> Proxy<W> {
     pub(super) fn settle(&mut self, id: SessionId) {
         let Some(own) = self.sessions.get_mut(&id) else { return };
         let Some(upstream) = self.upstreams.get(&own.upstream) else { return };
-        for (track, viewer) in &mut own.viewers {
-            let of = upstream.tracks.get(*track).filter(|of| own.playing && of.state == TrackState::Ready);
+        for (track, viewer) in own.viewers.iter_mut() {
+            let of = upstream.tracks.get(track).filter(|of| own.playing && of.state == TrackState::Ready);
             viewer.account.settle(of.map(|of| of.number), |place| self.world.progress(place));
         }
     }
@@ -120,8 +127,8 @@ impl<W: World> Proxy<W> {
     /// The flows of a presentation end: what its sessions have had is known by then.
     pub(super) fn close_accounts(&mut self, upstream: &Upstream) {
         for session in &upstream.viewers {
-            let viewers = self.sessions.get_mut(session).into_iter().flat_map(|own| own.viewers.values_mut());
-            viewers.for_each(|own| own.account.settle(None, |place| self.world.progress(place)));
+            let viewers = self.sessions.get_mut(session).into_iter().flat_map(|own| own.viewers.iter_mut());
+            viewers.for_each(|(_, own)| own.account.settle(None, |place| self.world.progress(place)));
         }
     }
 
@@ -148,7 +155,7 @@ impl<W: World> Proxy<W> {
             bytes: account.bytes,
             lost: (!lost.is_empty()).then(|| lost.iter().sum()),
             ended: why.name(),
-            user_agent: own.agent.clone(),
+            user_agent: own.agent.as_deref().map(str::to_owned),
         })
     }
 
@@ -196,8 +203,8 @@ impl<W: World> Proxy<W> {
         }
         let (mut all, mut of_client) = (0, 0);
         for (id, own) in &self.sessions {
-            let others = own.viewers.keys().filter(|at| but != Some(*id) || **at != track);
-            let used: u64 = others.map(|at| self.bandwidth(own.upstream, *at)).sum();
+            let others = own.viewers.tracks().filter(|at| but != Some(*id) || *at != track);
+            let used: u64 = others.map(|at| self.bandwidth(own.upstream, at)).sum();
             all += used;
             of_client += if own.client == client { used } else { 0 };
         }

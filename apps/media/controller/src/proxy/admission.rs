@@ -131,7 +131,7 @@ impl<W: World> Proxy<W> {
             response.headers.push(field, challenge);
         }
         if let Some(client) = self.clients.get_mut(&id) {
-            client.nonce = Some(Nonce { text, since: now, count: 0 });
+            client.nonce = Some(Box::new(Nonce { text, since: now, count: 0 }));
         }
         self.respond(id, response);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::refused::Refused;
@@ -10,7 +11,7 @@ use wire::rtsp::message::{Request, Response};
 use wire::rtsp::session;
 
 use super::admission::Nonce;
-use super::session::Ending;
+use super::session::{Ending, Name};
 use super::target::{Target, target};
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId};
@@ -37,11 +38,11 @@ pub(super) struct Client {
     /// Whether it may have what the request is about that is being answered.
     pub(super) admitted: bool,
     /// What its proofs of passwords are for.
-    pub(super) nonce: Option<Nonce>,
+    pub(super) nonce: Option<Box<Nonce>>,
     /// What it has asked for last by the origin's own URL.
     pub(super) described: Option<UpstreamId>,
     /// Its program, as it says.
-    pub(super) agent: Option<String>,
+    pub(super) agent: Option<Arc<str>>,
     /// Whether it has had a session.
     pub(super) had_session: bool,
     heard: Duration,
@@ -50,8 +51,8 @@ pub(super) struct Client {
 impl<W: World> Proxy<W> {
     /// A client has connected; its number, if there may be another one.
     pub fn client_opened(&mut self, peer: SocketAddr, local: SocketAddr) -> Option<ClientId> {
-        let (_, connections) = self.of_client(peer.ip());
-        if self.clients.len() >= self.settings.limits.connections || connections >= self.settings.limits.per_client {
+        let (limits, had) = (&self.settings.limits, self.addresses.of(peer.ip()));
+        if self.clients.len() >= limits.connections || had.connections >= limits.per_client {
             return None;
         }
         let id = self.new_id();
@@ -69,6 +70,7 @@ impl<W: World> Proxy<W> {
             heard: self.now,
         };
         self.clients.insert(id, Box::new(client));
+        self.addresses.change(peer.ip(), |had| had.connections += 1);
         Some(id)
     }
 
@@ -104,11 +106,14 @@ impl<W: World> Proxy<W> {
     /// The connection of a client has ended. Its sessions over UDP go on until they time out (RFC 2326 section 1.1).
     pub fn client_closed(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.addresses.change(client.peer.ip(), |had| had.connections -= 1);
         self.end_tunnel(id);
         self.end_publisher(id, Some("the connection of its publisher has ended"));
         client.carries.into_iter().for_each(|session| self.end_session(session, Ending::Closed));
-        let waiting = self.upstreams.values_mut().map(|own| &mut own.waiting).chain(self.sought.values_mut());
-        waiting.for_each(|own| own.retain(|(client, _)| *client != id));
+        if client.busy {
+            let waiting = self.upstreams.values_mut().map(|own| &mut own.waiting).chain(self.sought.values_mut());
+            waiting.for_each(|own| own.retain(|(client, _)| *client != id));
+        }
     }
 
     pub(super) fn client_tick(&mut self, id: ClientId) {
@@ -143,7 +148,10 @@ impl<W: World> Proxy<W> {
             }
             (client.busy, client.admitted) = (true, false);
             if let Some(agent) = request.headers.get("user-agent") {
-                client.agent = Some(agent.chars().take(MOST_AGENT).collect());
+                let agent: String = agent.chars().take(MOST_AGENT).collect();
+                if client.agent.as_deref() != Some(&agent) {
+                    client.agent = Some(agent.into());
+                }
             }
             self.counts.requests += 1;
             self.serve(id, request);
@@ -222,7 +230,7 @@ impl<W: World> Proxy<W> {
     /// The session that a request names. A session is its client's address alone.
     pub(super) fn session_of(&mut self, id: ClientId, request: &Request) -> Result<SessionId, u16> {
         let named = request.headers.get("session").and_then(session::parse).ok_or(454u16)?;
-        let session = *self.names.get(&named.id).ok_or(454u16)?;
+        let session = Name::parse(&named.id).and_then(|name| self.names.get(&name).copied()).ok_or(454u16)?;
         let address = self.clients.get(&id).map(|client| client.peer.ip());
         let (Some(own), now) = (self.sessions.get_mut(&session), self.now) else { return Err(454) };
         if address != Some(own.client) {

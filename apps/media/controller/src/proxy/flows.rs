@@ -85,7 +85,7 @@ impl<W: World> Proxy<W> {
         let sessions = self.upstreams.get(&id).map(|own| ordered(&own.viewers)).unwrap_or_default();
         for session in sessions {
             let Some(own) = self.sessions.get(&session) else { continue };
-            let tracks: Vec<usize> = own.viewers.keys().copied().collect();
+            let tracks: Vec<usize> = own.viewers.tracks().collect();
             tracks.into_iter().for_each(|track| self.update_viewer(id, session, track));
         }
     }
@@ -124,7 +124,7 @@ impl<W: World> Proxy<W> {
         let port = self.settings.media_port;
         let own = self.sessions.get(&session).filter(|own| own.playing && own.upstream == id);
         let plays = own.and_then(|own| {
-            let viewer = own.viewers.get(&track)?;
+            let viewer = own.viewers.get(track)?;
             let from = SocketAddr::new(own.local, port);
             Some(match viewer.delivery {
                 Delivery::Udp { rtp, .. } => Some(Receiver { to: rtp, from, rewrite: viewer.rewrite, since: 0 }),
@@ -212,7 +212,7 @@ impl<W: World> Proxy<W> {
         let mut changed = Vec::new();
         for session in &audience.reserved {
             let Some(of) = self.sessions.get(session).filter(|of| of.playing) else { continue };
-            if let Some(Delivery::Udp { rtp, .. }) = of.viewers.get(&track).map(|own| own.delivery)
+            if let Some(Delivery::Udp { rtp, .. }) = of.viewers.get(track).map(|own| own.delivery)
                 && self.world.has_way(rtp.ip()) != audience.has_member(*session)
             {
                 changed.push(*session);
@@ -299,7 +299,7 @@ impl<W: World> Proxy<W> {
         let with = |session: &&SessionId| !audience.late.is_behind(**session);
         let carried: Vec<SessionId> = audience.carried.iter().filter(with).copied().collect();
         for session in carried {
-            let Some(viewer) = self.sessions.get(&session).and_then(|own| own.viewers.get(&track)) else { continue };
+            let Some(viewer) = self.sessions.get(&session).and_then(|own| own.viewers.get(track)) else { continue };
             let Delivery::Interleaved { client, rtp, .. } = viewer.delivery else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
@@ -312,7 +312,7 @@ impl<W: World> Proxy<W> {
         if own.tracks[track].is_handed_over(self.now) {
             for session in ordered(&own.viewers) {
                 let Some(session) = self.sessions.get(&session).filter(|own| own.playing) else { continue };
-                let Some(viewer) = session.viewers.get(&track) else { continue };
+                let Some(viewer) = session.viewers.get(track) else { continue };
                 let Delivery::Udp { rtp, .. } = viewer.delivery else { continue };
                 let mut copy = packet.to_vec();
                 viewer.rewrite.apply(header).write(&mut copy);

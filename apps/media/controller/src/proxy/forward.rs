@@ -7,6 +7,7 @@ use wire::rtsp::session;
 use wire::rtsp::url::Url;
 
 use super::request::Job;
+use super::session::Name;
 use super::target::Target;
 use super::track::TrackState;
 use super::upstream::Upstream;
@@ -66,7 +67,7 @@ impl<W: World> Proxy<W> {
     /// last, a track of it, or another presentation.
     pub(super) fn forwarded(&self, id: ClientId, request: &Request, mut target: Target) -> Target {
         let named = request.headers.get("session").and_then(session::parse);
-        let session = named.and_then(|named| self.sessions.get(self.names.get(&named.id)?));
+        let session = named.and_then(|named| self.sessions.get(self.names.get(&Name::parse(&named.id)?)?));
         let described = self.clients.get(&id).and_then(|client| client.described);
         let own = session.map(|own| own.upstream).or(described).and_then(|id| self.upstreams.get(&id));
         let same = |one: &str, other: &str| one.trim_end_matches('/') == other.trim_end_matches('/');

@@ -200,7 +200,7 @@ impl<W: World> Proxy<W> {
 
     fn feed_one(&mut self, id: UpstreamId, session: SessionId, track: usize, generation: Option<u32>, most: usize) {
         let Some(own) = self.sessions.get(&session) else { return };
-        let Some(viewer) = own.viewers.get(&track) else { return };
+        let Some(viewer) = own.viewers.get(track) else { return };
         let (local, delivery, rewrite) = (own.local, viewer.delivery, viewer.rewrite);
         let Some(of) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) else { return };
         let (is_carried, coding) = (of.channels.is_some(), of.reader.as_ref().map(|own| own.coding()));

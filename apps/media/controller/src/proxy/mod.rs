@@ -10,8 +10,9 @@
 //! | `tunnel` | clients that speak RTSP over HTTP |
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `guesses` | how often clients were wrong |
+//! | `addresses` | how much each client has |
 //! | `describe`, `setup`, `play` | the methods |
-//! | `session` | sessions of clients, and their end |
+//! | `session`, `viewers` | sessions of clients with their tracks, and their end |
 //! | `way` | viewers over UDP whose neighbour is not resolved yet |
 //! | `early` | packets that come before the answer to PLAY |
 //! | `upstream` | a presentation at its origin: requests, one after the other |
@@ -33,6 +34,7 @@
 //! | `records`, `take_up` | what of it outlasts the process, and how the next one goes on |
 
 pub mod accounts;
+mod addresses;
 mod admission;
 mod checks;
 mod client;
@@ -62,6 +64,7 @@ mod target;
 mod track;
 mod tunnel;
 mod upstream;
+mod viewers;
 mod way;
 pub mod world;
 
@@ -75,11 +78,12 @@ use std::time::Duration;
 
 use wire::rtsp::message::Request;
 
+use self::addresses::Addresses;
 use self::client::Client;
 use self::guesses::Guesses;
 use self::publish::Publisher;
 use self::records::Touched;
-use self::session::{Ending, Session};
+use self::session::{Ending, Name, Session};
 use self::target::Presentation;
 use self::tunnel::Tunnels;
 use self::upstream::Upstream;
@@ -185,8 +189,9 @@ pub struct Proxy<W> {
     /// Those that publish.
     publishers: HashMap<ClientId, Publisher>,
     sessions: BTreeMap<SessionId, Box<Session>>,
-    /// By the text that clients know.
-    names: BTreeMap<String, SessionId>,
+    addresses: Addresses,
+    /// By what clients know.
+    names: BTreeMap<Name, SessionId>,
     /// By the source that a receiver knows: session and track.
     sources: BTreeMap<u32, (SessionId, usize)>,
     upstreams: HashMap<UpstreamId, Upstream>,
@@ -239,6 +244,7 @@ impl<W: World> Proxy<W> {
             tunnels: Tunnels::default(),
             publishers: HashMap::new(),
             sessions: BTreeMap::new(),
+            addresses: Addresses::default(),
             names: BTreeMap::new(),
             sources: BTreeMap::new(),
             upstreams: HashMap::new(),
@@ -331,12 +337,6 @@ impl<W: World> Proxy<W> {
         };
         self.tracks.insert(number, owner);
         Some(number)
-    }
-
-    /// Sessions and connections of a client's address.
-    fn of_client(&self, address: IpAddr) -> (usize, usize) {
-        let sessions = self.sessions.values().filter(|session| session.client == address).count();
-        (sessions, self.clients.values().filter(|client| client.peer.ip() == address).count())
     }
 }
 

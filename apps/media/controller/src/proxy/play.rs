@@ -89,7 +89,7 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.sessions.get_mut(&session) else { return self.refuse(id, request, 454) };
         own.has_played = true;
         let (upstream, base) = (own.upstream, own.base.clone());
-        let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (*track, viewer.rewrite)).collect();
+        let viewers: Vec<_> = own.viewers.iter().map(|(track, viewer)| (track, viewer.rewrite)).collect();
         let mut infos = Vec::new();
         let tracks: Vec<usize> = viewers.iter().map(|(track, _)| *track).collect();
         for (track, rewrite) in viewers {
@@ -147,7 +147,7 @@ impl<W: World> Proxy<W> {
             if again {
                 self.go_on(session, track, &info);
             }
-            let Some(rewrite) = self.sessions.get(&session).and_then(|own| Some(own.viewers.get(&track)?.rewrite))
+            let Some(rewrite) = self.sessions.get(&session).and_then(|own| Some(own.viewers.get(track)?.rewrite))
             else {
                 continue;
             };
@@ -188,7 +188,7 @@ impl<W: World> Proxy<W> {
             return;
         };
         let (progress, clock) = (self.world.progress(number), self.world.clock());
-        let Some(viewer) = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track)) else { return };
+        let Some(viewer) = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(track)) else { return };
         let next = (progress.highest as u16).wrapping_add(1);
         // Origins that count on do it right: what was lost at the end may be missing.
         let Some(seq) = info.seq.filter(|seq| progress.seen != 0 && seq.wrapping_sub(next) > 100) else { return };
@@ -209,7 +209,7 @@ impl<W: World> Proxy<W> {
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
             return self.ask(upstream, Job::Pause { waiter: (id, request, session) });
         }
-        let tracks: Vec<usize> = own.viewers.keys().copied().collect();
+        let tracks: Vec<usize> = own.viewers.tracks().collect();
         self.set_playing(session, false);
         tracks.into_iter().for_each(|track| self.update_viewer(upstream, session, track));
         let mut response = Response::new(200, request.cseq());

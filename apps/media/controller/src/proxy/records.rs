@@ -10,7 +10,7 @@ use wire::rtp::Rewrite;
 
 use super::accounts::{Account, Total};
 use super::recovery::{Position, Recovery};
-use super::session::{Delivery, Session};
+use super::session::{Delivery, Name, Session};
 use super::source::Source;
 use super::track::{Track, TrackState};
 use super::world::World;
@@ -35,21 +35,28 @@ pub(super) struct Touched {
     alive: Option<Duration>,
 }
 
-/// A session. Times are those of the clock of the world.
+/// A session. Times are those of the clock of the world. There is one in memory for each session, so what is as in most
+/// of them is left out.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionRecord {
-    pub(super) name: String,
+    pub(super) name: Name,
     pub(super) client: IpAddr,
     pub(super) local: IpAddr,
     pub(super) base: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stream: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) forwarded: bool,
     pub(super) upstream: UpstreamId,
     pub(super) viewers: Vec<ViewerRecord>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) playing: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) has_played: bool,
     pub(super) since: Duration,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) total: Total,
 }
 
@@ -61,6 +68,7 @@ pub(super) struct ViewerRecord {
     pub(super) to: Option<(SocketAddr, SocketAddr)>,
     /// Source, and what is added to sequence numbers and timestamps.
     pub(super) numbers: (u32, u16, u32),
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) account: Account,
 }
 
@@ -135,10 +143,10 @@ impl SessionRecord {
                 Delivery::Udp { rtp, rtcp } => Some((rtp, rtcp)),
                 Delivery::Interleaved { .. } => None,
             };
-            ViewerRecord { track: *track, to, numbers: (ssrc, sequence, timestamp), account: viewer.account }
+            ViewerRecord { track, to, numbers: (ssrc, sequence, timestamp), account: viewer.account }
         });
         SessionRecord {
-            name: own.name.clone(),
+            name: own.name,
             client: own.client,
             local: own.local,
             base: own.base.clone(),
@@ -149,7 +157,7 @@ impl SessionRecord {
             playing: own.playing,
             has_played: own.has_played,
             since: own.since,
-            agent: own.agent.clone(),
+            agent: own.agent.as_deref().map(str::to_owned),
             total: own.total,
         }
     }
@@ -259,6 +267,10 @@ impl<W: World> Proxy<W> {
             tracks: own.tracks.iter().enumerate().map(track).collect(),
         })
     }
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(own: &T) -> bool {
+    *own == T::default()
 }
 
 fn bytes(record: &impl Serialize) -> Option<Vec<u8>> {

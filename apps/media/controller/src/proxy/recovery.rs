@@ -352,7 +352,7 @@ impl<W: World> Proxy<W> {
         let timestamp = progress.timestamp.wrapping_add(gap as u32).wrapping_sub(first.timestamp);
         let sessions = ordered(&own.viewers);
         for session in &sessions {
-            let viewer = self.sessions.get_mut(session).and_then(|own| own.viewers.get_mut(&track));
+            let viewer = self.sessions.get_mut(session).and_then(|own| own.viewers.get_mut(track));
             let Some(viewer) = viewer else { continue };
             viewer.rewrite.sequence = viewer.rewrite.sequence.wrapping_add(sequence);
             viewer.rewrite.timestamp = viewer.rewrite.timestamp.wrapping_add(timestamp);

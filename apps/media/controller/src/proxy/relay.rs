@@ -65,7 +65,7 @@ impl<W: World> Proxy<W> {
                 continue;
             }
             let Some(session) = self.sessions.get(&id).filter(|own| own.playing) else { continue };
-            let Some(viewer) = session.viewers.get(&track) else { continue };
+            let Some(viewer) = session.viewers.get(track) else { continue };
             let mut copy = packet.to_vec();
             viewer.rewrite.apply(header).write(&mut copy);
             effects.extend(match viewer.delivery {

@@ -77,7 +77,7 @@ impl<W: World> Proxy<W> {
     /// Passes a sender's report on to a session that plays.
     fn pass_report(&mut self, session: SessionId, track: usize, report: &SenderReport, ends: bool) {
         let Some(own) = self.sessions.get(&session).filter(|own| own.playing) else { return };
-        let Some(viewer) = own.viewers.get(&track) else { return };
+        let Some(viewer) = own.viewers.get(track) else { return };
         let bytes = report.rewritten(&viewer.rewrite).to_bytes(NAME, ends);
         self.report_to(own.local, viewer.delivery, bytes);
     }
@@ -126,7 +126,7 @@ impl<W: World> Proxy<W> {
             own.heard = now;
             let upstream = own.upstream;
             let sent = self.upstreams.get(&upstream).and_then(|own| own.tracks[track].report);
-            let Some(viewer) = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track)) else {
+            let Some(viewer) = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(track)) else {
                 continue;
             };
             // The time since the report that the receiver means, less the time that it took over it.

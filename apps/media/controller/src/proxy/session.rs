@@ -1,14 +1,18 @@
 //! Sessions of clients, and their end.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wire::rtcp::Report;
 use wire::rtp::Rewrite;
 use wire::rtsp::message::{Request, Response};
 
 use super::accounts::{Account, Total};
+use super::viewers::Viewers;
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId};
 
@@ -70,6 +74,40 @@ impl Ending {
     }
 }
 
+/// What clients know a session by: nobody can guess it. As text it is 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct Name([u64; 2]);
+
+impl Name {
+    /// The name of this text, which must be as it was given out.
+    pub(super) fn parse(text: &str) -> Option<Name> {
+        let half = |digits: Option<&str>| u64::from_str_radix(digits?, 16).ok();
+        let name = Name([half(text.get(..16))?, half(text.get(16..))?]);
+        (name.to_string() == text).then_some(name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Name, &'static str> {
+        Name::parse(&text).ok_or("no name of a session")
+    }
+}
+
 /// One track of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer {
@@ -85,10 +123,20 @@ pub(super) struct Viewer {
     pub(super) account: Account,
 }
 
+impl Viewer {
+    /// The connection that carries it, if one does.
+    pub(super) fn carrier(&self) -> Option<ClientId> {
+        match self.delivery {
+            Delivery::Interleaved { client, .. } => Some(client),
+            Delivery::Udp { .. } => None,
+        }
+    }
+}
+
 /// A session of a client.
 pub(super) struct Session {
     /// What clients know it by.
-    pub(super) name: String,
+    pub(super) name: Name,
     /// The client's address: nobody else may use the session, and media goes nowhere else.
     pub(super) client: IpAddr,
     /// The own address that the client knows.
@@ -101,8 +149,8 @@ pub(super) struct Session {
     pub(super) stream: Option<String>,
     /// The presentation at its origin.
     pub(super) upstream: UpstreamId,
-    /// Its tracks, by their place in the description. A map has room for eleven at least, and most sessions have one.
-    pub(super) viewers: BTreeMap<usize, Box<Viewer>>,
+    /// Its tracks.
+    pub(super) viewers: Viewers,
     /// Whether it plays.
     pub(super) playing: bool,
     /// Whether it has played before, so that its numbers must go on.
@@ -114,7 +162,7 @@ pub(super) struct Session {
     /// When it began.
     pub(super) since: Duration,
     /// The client's program, as it says.
-    pub(super) agent: Option<String>,
+    pub(super) agent: Option<Arc<str>>,
     /// What it has had in all.
     pub(super) total: Total,
 }
@@ -141,12 +189,12 @@ impl<W: World> Proxy<W> {
         if self.sessions.len() >= self.settings.limits.sessions {
             return Err(503);
         }
-        if self.of_client(address).0 >= self.settings.limits.per_client {
+        if self.addresses.of(address).sessions >= self.settings.limits.per_client {
             return Err(453);
         }
         let id = self.new_id();
-        let name = format!("{:016x}{:016x}", self.world.random(), self.world.random());
-        self.names.insert(name.clone(), id);
+        let name = Name([self.world.random(), self.world.random()]);
+        self.names.insert(name, id);
         let session = Session {
             name,
             client: address,
@@ -155,7 +203,7 @@ impl<W: World> Proxy<W> {
             forwarded: false,
             stream,
             upstream,
-            viewers: BTreeMap::new(),
+            viewers: Viewers::default(),
             playing: false,
             has_played: false,
             early: None,
@@ -165,6 +213,7 @@ impl<W: World> Proxy<W> {
             total: Total::default(),
         };
         self.sessions.insert(id, Box::new(session));
+        self.addresses.change(address, |had| had.sessions += 1);
         self.touch_session(id);
         self.touch_stream(upstream);
         self.counts.sessions += 1;
@@ -186,7 +235,7 @@ impl<W: World> Proxy<W> {
         let track = self.target_of(id, request).map(|target| target.track);
         let Some(track) = track else { return };
         let Some(own) = self.sessions.get(&session) else { return };
-        match track.filter(|track| own.viewers.contains_key(track) && own.viewers.len() > 1) {
+        match track.filter(|track| own.viewers.contains(*track) && own.viewers.len() > 1) {
             Some(track) => {
                 self.drop_viewer(session, track);
                 let mut response = Response::new(200, request.cseq());
@@ -204,11 +253,24 @@ impl<W: World> Proxy<W> {
     pub(super) fn drop_viewer(&mut self, session: SessionId, track: usize) {
         let Some(own) = self.sessions.get_mut(&session) else { return };
         let upstream = own.upstream;
-        if let Some(viewer) = own.viewers.remove(&track) {
+        if let Some(viewer) = own.viewers.remove(track) {
             self.sources.remove(&viewer.rewrite.ssrc);
             own.keep_account(viewer.account, |place| self.world.progress(place));
+            self.uncarry(session, &viewer);
             self.unreserve(upstream, session, track);
             self.update_viewer(upstream, session, track);
+        }
+    }
+
+    /// A track of a session has ended: the connection that carried it carries the session no more, unless it has
+    /// another track of it.
+    pub(super) fn uncarry(&mut self, session: SessionId, ended: &Viewer) {
+        let Some(carrier) = ended.carrier() else { return };
+        let mut left = self.sessions.get(&session).into_iter().flat_map(|own| own.viewers.values());
+        if !left.any(|viewer| viewer.carrier() == Some(carrier))
+            && let Some(client) = self.clients.get_mut(&carrier)
+        {
+            client.carries.retain(|own| *own != session);
         }
     }
 
@@ -219,20 +281,19 @@ impl<W: World> Proxy<W> {
         self.touch_session(id);
         ended.into_iter().for_each(|own| self.effect(Effect::Log(Box::new(own))));
         self.names.remove(&session.name);
+        self.addresses.change(session.client, |had| had.sessions -= 1);
         for viewer in session.viewers.values() {
             self.sources.remove(&viewer.rewrite.ssrc);
-        }
-        for client in self.clients.values_mut() {
-            client.carries.retain(|own| *own != id);
+            self.uncarry(id, viewer);
         }
         let Some(upstream) = self.upstreams.get_mut(&session.upstream) else { return };
         upstream.viewers.remove(&id);
         if upstream.viewers.is_empty() && upstream.publisher.is_none() {
             return self.end_upstream(session.upstream);
         }
-        for track in session.viewers.keys() {
-            self.unreserve(session.upstream, id, *track);
-            self.update_viewer(session.upstream, id, *track);
+        for track in session.viewers.tracks() {
+            self.unreserve(session.upstream, id, track);
+            self.update_viewer(session.upstream, id, track);
         }
     }
 
@@ -240,11 +301,10 @@ impl<W: World> Proxy<W> {
     /// client notices.
     pub(super) fn cut_session(&mut self, id: SessionId, why: Ending) {
         let Some(session) = self.sessions.get(&id) else { return };
+        let carriers: BTreeSet<ClientId> = session.viewers.values().filter_map(|own| own.carrier()).collect();
         if session.playing {
             self.say_bye(id, why);
         }
-        let carriers: Vec<ClientId> =
-            self.clients.iter().filter(|(_, client)| client.carries.contains(&id)).map(|(client, _)| *client).collect();
         self.end_session(id, why);
         for client in carriers {
             self.effect(Effect::CloseClient(client));

@@ -111,10 +111,11 @@ impl<W: World> Proxy<W> {
         let rewrite = self.new_source(session, track);
         let Some(own) = self.sessions.get_mut(&session) else { return };
         let viewer = Viewer { delivery, rewrite, report: None, round_trip: None, account: Account::default() };
-        let before = own.viewers.insert(track, Box::new(viewer));
+        let before = own.viewers.insert(track, viewer);
         if let Some(before) = before {
             own.keep_account(before.account, |place| self.world.progress(place));
             self.sources.remove(&before.rewrite.ssrc);
+            self.uncarry(session, &before);
         }
         self.records.sessions.insert(session);
         if let (Delivery::Interleaved { .. }, Some(client)) = (delivery, self.clients.get_mut(&id))

@@ -113,7 +113,7 @@ impl<W: World> Proxy<W> {
         let own = self.sessions.get(&id)?;
         let upstream = self.upstreams.get(&own.upstream)?;
         let tracks = own.viewers.iter().map(|(track, viewer)| {
-            let of = &upstream.tracks[*track];
+            let of = &upstream.tracks[track];
             let report = viewer.report.map(|(report, _)| report);
             ViewerState {
                 kind: of.kind.clone(),
@@ -187,6 +187,7 @@ impl<W: World> Proxy<W> {
         let tracks = || self.upstreams.values().flat_map(|own| &own.tracks);
         BTreeMap::from([
             ("clients", self.clients.len()),
+            ("addresses of clients", self.addresses.len()),
             ("halves of tunnels", self.tunnels.len()),
             ("publishers", self.publishers.len()),
             ("sessions", self.sessions.len()),

@@ -18,6 +18,7 @@ use super::session::{Delivery, Ending, Session, Viewer};
 use super::target::{Presentation, Target};
 use super::track::{Track, TrackState, tracks_of};
 use super::upstream::Upstream;
+use super::viewers::Viewers;
 use super::world::{Effect, World};
 use super::{MOST_TRACKS, Proxy, SessionId, UpstreamId};
 use crate::pools::ServerId;
@@ -342,7 +343,7 @@ impl<W: World> Proxy<W> {
 
     /// A session of a record; its tracks.
     fn session_again(&mut self, id: SessionId, record: SessionRecord) -> Vec<usize> {
-        let viewers: BTreeMap<usize, Box<Viewer>> = record
+        let viewers: Viewers = record
             .viewers
             .into_iter()
             .map(|own| {
@@ -353,14 +354,14 @@ impl<W: World> Proxy<W> {
                 });
                 let rewrite = Rewrite { ssrc, sequence, timestamp };
                 let viewer = Viewer { delivery, rewrite, report: None, round_trip: None, account: own.account };
-                (own.track, Box::new(viewer))
+                (own.track, viewer)
             })
             .collect();
-        for (track, viewer) in &viewers {
-            self.sources.insert(viewer.rewrite.ssrc, (id, *track));
+        for (track, viewer) in viewers.iter() {
+            self.sources.insert(viewer.rewrite.ssrc, (id, track));
         }
-        self.names.insert(record.name.clone(), id);
-        let tracks = viewers.keys().copied().collect();
+        self.names.insert(record.name, id);
+        let tracks = viewers.tracks().collect();
         let session = Session {
             name: record.name,
             client: record.client,
@@ -375,9 +376,10 @@ impl<W: World> Proxy<W> {
             has_played: record.has_played,
             heard: self.now,
             since: record.since,
-            agent: record.agent,
+            agent: record.agent.map(Arc::from),
             total: record.total,
         };
+        self.addresses.change(session.client, |had| had.sessions += 1);
         self.sessions.insert(id, Box::new(session));
         tracks
     }
@@ -393,7 +395,7 @@ impl<W: World> Proxy<W> {
             });
             match own.filter(|_| adopted) {
                 Some((session, track, _)) => {
-                    let viewer = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(&track));
+                    let viewer = self.sessions.get_mut(&session).and_then(|own| own.viewers.get_mut(track));
                     viewer.into_iter().for_each(|own| own.rewrite = receiver.rewrite);
                 }
                 None => self.effect(Effect::Leave(group, member)),

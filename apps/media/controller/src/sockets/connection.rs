@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 use wire::refused::Refused;
 use wire::rtsp::framing::{Framer, Item};
@@ -27,30 +26,35 @@ const STALLED: Duration = Duration::from_secs(30);
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Runs a connection to its end: `take` gets the bytes that come, and says whether more can be read. Why it has ended.
-pub async fn run(stream: TcpStream, outbox: &Outbox, take: impl FnMut(&[u8]) -> bool) -> String {
+///
+/// Thousands of connections wait here, so what is needed for a moment only is boxed.
+pub async fn run(stream: &mut TcpStream, outbox: &Outbox, take: impl FnMut(&[u8]) -> bool) -> String {
     // Commands and packets go out as they come.
     let _ = stream.set_nodelay(true);
-    let (read, mut write) = stream.into_split();
-    let result = tokio::select! {
-        result = reading(&read, take) => result.map_or_else(|error| error.to_string(), |()| "it was closed".into()),
-        result = writing(&mut write, outbox) => match result {
-            Ok(()) => {
-                // Closed at once, with bytes unread, the connection would be reset, and what was sent could be lost.
-                let _ = write.shutdown().await;
-                let _ = timeout(LINGER, drain(&read)).await;
-                "it was closed here".into()
-            }
-            Err(error) => error.to_string(),
-        },
+    let closed = {
+        let stream = &*stream;
+        tokio::select! {
+            result = reading(stream, take) => result.map(|()| false),
+            result = writing(stream, outbox) => result.map(|()| true),
+        }
     };
-    result
+    match closed {
+        Ok(true) => {
+            // Closed at once, with bytes unread, the connection would be reset, and what was sent could be lost.
+            let _ = stream.shutdown().await;
+            let _ = Box::pin(timeout(LINGER, drain(stream))).await;
+            "it was closed here".into()
+        }
+        Ok(false) => "it was closed".into(),
+        Err(error) => error.to_string(),
+    }
 }
 
-async fn reading(read: &OwnedReadHalf, mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
-    while let Some(goes_on) = once(read, &mut take).await? {
+async fn reading(stream: &TcpStream, mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    while let Some(goes_on) = once(stream, &mut take).await? {
         if !goes_on {
             // The answer is on its way, and then the connection ends.
-            drain(read).await;
+            Box::pin(drain(stream)).await;
             return Ok(());
         }
         // Where one sends without end, others have their turn.
@@ -60,11 +64,11 @@ async fn reading(read: &OwnedReadHalf, mut take: impl FnMut(&[u8]) -> bool) -> i
 }
 
 /// Waits for bytes; what `take` says of them, or none where the peer has closed its side.
-async fn once(read: &OwnedReadHalf, take: &mut impl FnMut(&[u8]) -> bool) -> io::Result<Option<bool>> {
+async fn once(stream: &TcpStream, take: &mut impl FnMut(&[u8]) -> bool) -> io::Result<Option<bool>> {
     loop {
-        read.readable().await?;
+        stream.readable().await?;
         let taken: io::Result<Option<bool>> = BUFFER.with_borrow_mut(|buffer| {
-            let count = read.try_read(buffer)?;
+            let count = stream.try_read(buffer)?;
             Ok((count > 0).then(|| take(&buffer[..count])))
         });
         match taken {
@@ -90,25 +94,27 @@ pub fn items(framer: &mut Framer, bytes: &[u8], mut each: impl FnMut(Result<Item
     }
 }
 
-async fn drain(read: &OwnedReadHalf) {
-    while matches!(once(read, &mut |_| true).await, Ok(Some(_))) {}
+async fn drain(stream: &TcpStream) {
+    while matches!(once(stream, &mut |_| true).await, Ok(Some(_))) {}
 }
 
-async fn writing(write: &mut (impl AsyncWrite + Unpin), outbox: &Outbox) -> io::Result<()> {
-    loop {
-        match outbox.next().await {
-            Next::Close => return Ok(()),
-            Next::Bytes(bytes) => {
-                let mut rest = &bytes[..];
-                while !rest.is_empty() {
-                    let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more");
-                    let count = timeout(STALLED, write.write(rest)).await.map_err(stalled)??;
-                    if count == 0 {
-                        return Err(io::ErrorKind::WriteZero.into());
-                    }
-                    rest = &rest[count..];
-                }
+async fn writing(stream: &TcpStream, outbox: &Outbox) -> io::Result<()> {
+    while let Next::Bytes(bytes) = outbox.next().await {
+        let mut written = 0;
+        while written < bytes.len() {
+            match stream.try_write(&bytes[written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Box::pin(writable(stream)).await?,
+                Err(error) => return Err(error),
             }
         }
     }
+    Ok(())
+}
+
+/// Waits until a peer takes something.
+async fn writable(stream: &TcpStream) -> io::Result<()> {
+    let stalled = |_| io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more");
+    timeout(STALLED, stream.writable()).await.map_err(stalled)?
 }

@@ -81,8 +81,9 @@ async fn accept(listener: TcpListener, shared: Shared) {
     }
 }
 
-async fn serve(stream: TcpStream, id: u64, outbox: Arc<Outbox>, shared: Shared) {
+async fn serve(mut stream: TcpStream, id: u64, outbox: Arc<Outbox>, shared: Shared) {
     let mut inbound = Inbound::default();
-    connection::run(stream, &outbox, |bytes| inbound.take(id, bytes, &shared)).await;
+    connection::run(&mut stream, &outbox, |bytes| inbound.take(id, bytes, &shared)).await;
+    drop(stream);
     shared.client_closed(id);
 }

@@ -21,7 +21,7 @@ pub async fn run(id: u64, host: String, port: u16, outbox: Arc<Outbox>, shared: 
     let connected = timeout(shared.connect_timeout() + GRACE, connect(&host, port, &shared)).await;
     let why = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Err(error) => error.to_string(),
-        Ok(stream) => match (stream.local_addr(), stream.peer_addr()) {
+        Ok(mut stream) => match (stream.local_addr(), stream.peer_addr()) {
             (Ok(local), Ok(peer)) => {
                 shared.event(|proxy| proxy.origin_opened(id, canonical(local), canonical(peer)));
                 let each = |item| {
@@ -31,7 +31,7 @@ pub async fn run(id: u64, host: String, port: u16, outbox: Arc<Outbox>, shared: 
                     });
                 };
                 let mut framer = Framer::default();
-                connection::run(stream, &outbox, |bytes| connection::items(&mut framer, bytes, each)).await
+                connection::run(&mut stream, &outbox, |bytes| connection::items(&mut framer, bytes, each)).await
             }
             (Err(error), _) | (_, Err(error)) => error.to_string(),
         },

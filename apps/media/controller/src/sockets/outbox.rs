@@ -1,9 +1,9 @@
 //! What waits to be written on a connection. It is bounded: packets of a stream that find no room are left out whole,
 //! and a peer that does not even take its messages is given up.
 
+use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::task::{Context, Poll, Waker};
 
 use super::thinning::{Fate, Thinning};
 use crate::proxy::world::Piece;
@@ -13,10 +13,7 @@ const MESSAGES: usize = 256 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Outbox {
-    queue: Mutex<Queue>,
-    changed: Notify,
-}
+pub struct Outbox(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -26,6 +23,14 @@ struct Queue {
     closing: bool,
     /// The peer is given up.
     broken: bool,
+    /// The writer, where it waits for something to do.
+    writer: Option<Waker>,
+}
+
+impl Queue {
+    fn wake(&mut self) {
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
 }
 
 /// What a writer is to do.
@@ -39,7 +44,7 @@ pub enum Next {
 
 impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a message.
@@ -50,7 +55,7 @@ impl Outbox {
         } else if !queue.closing {
             queue.bytes.extend_from_slice(bytes);
         }
-        self.changed.notify_one();
+        queue.wake();
     }
 
     /// Adds a packet of a stream, unless too much waits; whether it did.
@@ -62,38 +67,38 @@ impl Outbox {
         let waiting = queue.bytes.len();
         let fate = queue.thinning.fate(piece, bytes.len(), waiting, backlog);
         if fate == Fate::Sent {
-            // The writer is woken by the first; it takes all.
-            if queue.bytes.is_empty() {
-                self.changed.notify_one();
-            }
             queue.bytes.extend_from_slice(bytes);
+            // The first wakes the writer; it takes all.
+            queue.wake();
         }
         fate
     }
 
     /// Nothing more is added.
     pub fn close(&self) {
-        self.lock().closing = true;
-        self.changed.notify_one();
+        let mut queue = self.lock();
+        queue.closing = true;
+        queue.wake();
     }
 
-    /// What is to be done next.
+    /// What is to be done next. One writer at a time may wait for it.
     pub async fn next(&self) -> Next {
-        loop {
-            {
-                let mut queue = self.lock();
-                if queue.broken {
-                    return Next::Close;
-                }
-                if !queue.bytes.is_empty() {
-                    return Next::Bytes(std::mem::take(&mut queue.bytes));
-                }
-                if queue.closing {
-                    return Next::Close;
-                }
-            }
-            self.changed.notified().await;
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
+        let mut queue = self.lock();
+        if queue.broken {
+            return Poll::Ready(Next::Close);
         }
+        if !queue.bytes.is_empty() {
+            return Poll::Ready(Next::Bytes(std::mem::take(&mut queue.bytes)));
+        }
+        if queue.closing {
+            return Poll::Ready(Next::Close);
+        }
+        queue.writer = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a slow reader of a stream gets: first it loses pictures that no other refers to, then the newest packets, and
 //! of what it loses whole pictures where packets tell them apart.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::proxy::world::Piece;
 
@@ -18,7 +18,7 @@ pub enum Fate {
 
 /// The pictures that are under way, by channel.
 #[derive(Debug, Default)]
-pub struct Thinning(HashMap<u8, Current>);
+pub struct Thinning(BTreeMap<u8, Current>);
 
 #[derive(Debug)]
 struct Current {

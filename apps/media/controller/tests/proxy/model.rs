@@ -444,8 +444,10 @@ impl Model {
     #[track_caller]
     pub fn is_empty(&self) {
         // Connections of clients may be there, and nothing else.
-        let is_left = |(what, count): &(&str, usize)| *count > 0 && !["clients", "halves of tunnels"].contains(what);
-        let left: Vec<_> = self.proxy.held().into_iter().filter(is_left).collect();
+        let theirs = ["clients", "addresses of clients", "halves of tunnels"];
+        let held = self.proxy.held();
+        assert!(held["addresses of clients"] <= held["clients"], "{held:?}");
+        let left: Vec<_> = held.into_iter().filter(|(what, count)| *count > 0 && !theirs.contains(what)).collect();
         assert!(left.is_empty(), "{left:?}");
         assert!(self.proxy.world.pairs.is_empty(), "{:?}", self.proxy.world.pairs);
         assert!(self.flows.is_empty(), "{:?}", self.flows);
