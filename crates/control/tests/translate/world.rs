@@ -9,7 +9,8 @@ use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 use std::sync::Arc;
 
-use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, fold, frame, parse, pseudo, sum};
+use crate::client::{ACK, Client, Options, SYN, fold, frame, parse, pseudo, sum};
+use crate::link::Link;
 
 pub const MS: u64 = 1_000_000;
 pub const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -63,6 +64,8 @@ pub struct World {
     pub in_parts: u64,
     pub running: bool,
     pub deaf: bool,
+    /// The link to the client.
+    pub link: Link,
 }
 
 /// A packet of the source: 7 of MPEG-TS that say which they are.
@@ -105,6 +108,7 @@ impl World {
             in_parts: 0,
             running: true,
             deaf: false,
+            link: Link::default(),
         }
     }
 
@@ -152,10 +156,7 @@ impl World {
         order.extend(1u32.to_be_bytes());
         order.extend(77u32.to_be_bytes());
         order.extend(stream.to_be_bytes());
-        for address in [CLIENT, OWN] {
-            order.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
-            order.extend(address);
-        }
+        order.extend(self.link.addresses());
         order.extend([50000u16, 80].map(u16::to_be_bytes).concat());
         order.extend([0; 4]);
         self.inject("orders.input", &order, &[]);
@@ -173,8 +174,12 @@ impl World {
             match output.end {
                 End::Tx => {
                     self.sent += 1;
-                    self.in_parts += u64::from(output.bytes[20] & 0x40 == 0);
-                    self.send(true, output.bytes);
+                    let bytes = self.link.sends(output.bytes);
+                    self.in_parts += u64::from(bytes[20] & 0x40 == 0);
+                    match self.link.too_long(&bytes) {
+                        Some(error) => self.send(false, error),
+                        None => self.send(true, bytes),
+                    }
                 }
                 End::Host => panic!("a packet for the host"),
                 End::Controller(_) if output.bytes.len() == 16 => {
@@ -232,7 +237,7 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
-                let out = self.stepper.receive(1, &frame);
+                let out = self.stepper.receive(1, &self.link.receives(frame));
                 self.collect(out);
             } else {
                 let segment = parse(&frame);
