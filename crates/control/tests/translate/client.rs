@@ -50,6 +50,12 @@ pub struct Segment {
     pub payload: Vec<u8>,
 }
 
+/// Whether a segment's checksum is right.
+pub fn is_whole(frame: &[u8]) -> bool {
+    let tcp = &frame[34..];
+    fold(sum(tcp) + pseudo(OWN, CLIENT, 6, tcp.len())) == 0xffff
+}
+
 pub fn parse(frame: &[u8]) -> Segment {
     assert_eq!(&frame[12..14], [8, 0], "IPv4");
     let ip = &frame[14..];

@@ -4,8 +4,10 @@
 mod client;
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
+mod damage;
 mod link;
 mod parts;
+mod workers;
 mod world;
 
 use std::path::Path;

@@ -11,7 +11,7 @@ fn quiet() -> Scene {
 }
 
 /// What a client has read, checked packet of MPEG-TS by packet; counted in packets of the source.
-fn read(data: &[u8]) -> Read {
+pub fn read(data: &[u8]) -> Read {
     let body = data.strip_prefix(HEAD).expect("the head comes first");
     let (mut read, mut packets, mut last) = (Read::default(), 0, None);
     assert_eq!(body.len() % 188, 0, "whole packets");

@@ -9,7 +9,7 @@ use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 use std::sync::Arc;
 
-use crate::client::{ACK, Client, Options, SYN, fold, frame, parse, pseudo, sum};
+use crate::client::{ACK, Client, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
 use crate::link::Link;
 
 pub const MS: u64 = 1_000_000;
@@ -64,6 +64,10 @@ pub struct World {
     pub in_parts: u64,
     pub running: bool,
     pub deaf: bool,
+    /// Every so many packets of the source are damaged on their way; 0: none.
+    pub damaged: u32,
+    /// Segments that the client has dropped because of their checksum.
+    pub wrong: u64,
     /// The link to the client.
     pub link: Link,
 }
@@ -108,6 +112,8 @@ impl World {
             in_parts: 0,
             running: true,
             deaf: false,
+            damaged: 0,
+            wrong: 0,
             link: Link::default(),
         }
     }
@@ -223,6 +229,9 @@ impl World {
         udp.extend(rtp);
         let checksum = !fold(sum(&udp) + pseudo([10, 0, 2, 11], [10, 0, 2, 1], 17, udp.len()));
         udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+        if self.damaged != 0 && self.source.is_multiple_of(self.damaged) {
+            udp[300] ^= 0x10;
+        }
         frame([10, 0, 2, 11], [10, 0, 2, 1], 17, &udp)
     }
 
@@ -240,6 +249,10 @@ impl World {
                 let out = self.stepper.receive(1, &self.link.receives(frame));
                 self.collect(out);
             } else {
+                if self.damaged != 0 && !is_whole(&frame) {
+                    self.wrong += 1;
+                    continue;
+                }
                 let segment = parse(&frame);
                 if self.deaf {
                     continue;
