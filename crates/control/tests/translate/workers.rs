@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use baker::ir::{TableEntry, TableId, TableStore};
+use dataplane::controller::{Controller, Event, Link};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, FrameConfig, Instance, Options, PortConfig};
 
@@ -54,6 +55,16 @@ fn locks_of_another_process_are_free() {
     assert!(read.packets > 110 && (read.missing, read.nulls) == (0, 0), "{read:?}");
 }
 
+/// A controller that does nothing.
+struct Nobody;
+
+impl Controller for Nobody {
+    fn run(&mut self, link: &mut Link) -> Result<(), String> {
+        while !matches!(link.receive(Duration::from_secs(1)), Event::Stop) {}
+        Ok(())
+    }
+}
+
 /// Never are two at it, also where one is put to sleep meanwhile, as on a machine that has more to do.
 #[test]
 fn no_two_workers_have_a_lock() {
@@ -99,7 +110,8 @@ fn no_two_workers_have_a_lock() {
         PortConfig::new("a", 1, Driver::Mem(MemPort::generator(packets, PACKETS))),
         PortConfig::new("b", 2, Driver::Mem(MemPort::default())),
     ];
-    let prepared = Instance::prepare(program, &options, &ports).unwrap();
+    let prepared =
+        Instance::prepare_with(program, &options, &ports, vec![("translate".into(), Box::new(Nobody))]).unwrap();
     let tables = prepared.named_tables();
     let instance = prepared.run().unwrap();
     let observer = instance.observer();
