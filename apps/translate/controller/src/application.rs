@@ -1,10 +1,11 @@
 //! The proxy as an application: its controller, its settings, its queries.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
-use dataplane::controller::{Controller, Link};
+use dataplane::controller::{Controller, Link, NamedTables};
 
 use crate::admin::queries;
 use crate::run::Server;
@@ -27,7 +28,21 @@ impl Application for TranslateApplication {
         let own = read::settings(section.value, &section.path, errors).map(Arc::new);
         CompiledSettings { entries: Vec::new(), own }
     }
+
+    /// Counts the process where tables of another one are there again: nobody holds the locks that it held. That is
+    /// before packets pass, and not again when programs take over from each other.
+    fn install(&self, tables: &NamedTables, _: &CompiledSettings<Settings>) -> Result<(), String> {
+        if IS_COUNTED.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut processes = tables.table::<u32, u32>("locks.process").map_err(|error| error.to_string())?;
+        let before = processes.get(&0).unwrap_or_default();
+        processes.set(&0, &before.wrapping_add(1)).map_err(|error| format!("table locks.process: {error}"))
+    }
 }
+
+/// Whether this process is counted in `locks.process`, or is the first one with its tables.
+static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
 /// The controller.
 pub struct Translate {
@@ -39,6 +54,7 @@ pub struct Translate {
 
 impl Controller for Translate {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
+        IS_COUNTED.store(true, Ordering::Relaxed);
         let settings = self.reloads.begun().own.ok_or("there are no settings")?;
         let mut server = self.server.take().map_or_else(|| Server::new(settings), Ok)?;
         server.run(link, &self.reloads, &self.queries)?;

@@ -50,6 +50,12 @@ pub struct Segment {
     pub payload: Vec<u8>,
 }
 
+/// Whether a segment's checksum is right.
+pub fn is_whole(frame: &[u8]) -> bool {
+    let tcp = &frame[34..];
+    fold(sum(tcp) + pseudo(OWN, CLIENT, 6, tcp.len())) == 0xffff
+}
+
 pub fn parse(frame: &[u8]) -> Segment {
     assert_eq!(&frame[12..14], [8, 0], "IPv4");
     let ip = &frame[14..];
@@ -107,6 +113,10 @@ pub struct Client {
     pub delayed_until: Option<u64>,
     disordered: u32,
     pub duplicates: u64,
+    /// What it says in its SYN: the greatest segment that it takes.
+    pub mss: u16,
+    /// Bytes of the longest payload that has come.
+    pub longest: usize,
 }
 
 impl Client {
@@ -128,6 +138,8 @@ impl Client {
             delayed_until: None,
             disordered: 0,
             duplicates: 0,
+            mss: 1460,
+            longest: 0,
         }
     }
 
@@ -139,7 +151,8 @@ impl Client {
         let mut options = Vec::new();
         let syn = flags & SYN != 0;
         if syn {
-            options.extend([2, 4, 0x05, 0xb4]);
+            options.extend([2, 4]);
+            options.extend(self.mss.to_be_bytes());
             if self.options.sack {
                 options.extend([1, 1, 4, 2]);
             }
@@ -211,6 +224,7 @@ impl Client {
             self.open = true;
             return vec![self.segment(ACK, &[])];
         }
+        self.longest = self.longest.max(segment.payload.len());
         let from = self.received as i64 + i64::from(segment.seq.wrapping_sub(self.number(self.received)) as i32);
         let length = segment.payload.len() as i64;
         if length == 0 && segment.flags & FIN == 0 {

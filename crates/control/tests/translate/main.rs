@@ -4,6 +4,10 @@
 mod client;
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
+mod damage;
+mod link;
+mod parts;
+mod workers;
 mod world;
 
 use std::path::Path;
@@ -347,7 +351,7 @@ fn routers_may_cut_segments_that_are_too_long_for_one_of_them() {
         let mut quote = vec![0x45, 0, 5, 0x54, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 1, 1, 10, 0, 1, 11];
         quote.extend([80u16, 50000].map(u16::to_be_bytes).concat());
         quote.extend(seq.to_be_bytes());
-        let mut icmp = [vec![3, 4, 0, 0, 0, 0, 2, 0x40], quote].concat();
+        let mut icmp = [vec![3, 4, 0, 0, 0, 0, 1, 0xf4], quote].concat();
         let checksum = !client::fold(client::sum(&icmp)) ^ u16::from(damage);
         icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
         client::frame([10, 0, 1, 99], client::OWN, 1, &icmp)

@@ -9,7 +9,8 @@ use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 use std::sync::Arc;
 
-use crate::client::{ACK, CLIENT, Client, OWN, Options, SYN, fold, frame, parse, pseudo, sum};
+use crate::client::{ACK, Client, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
+use crate::link::Link;
 
 pub const MS: u64 = 1_000_000;
 pub const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -63,6 +64,12 @@ pub struct World {
     pub in_parts: u64,
     pub running: bool,
     pub deaf: bool,
+    /// Every so many packets of the source are damaged on their way; 0: none.
+    pub damaged: u32,
+    /// Segments that the client has dropped because of their checksum.
+    pub wrong: u64,
+    /// The link to the client.
+    pub link: Link,
 }
 
 /// A packet of the source: 7 of MPEG-TS that say which they are.
@@ -105,6 +112,9 @@ impl World {
             in_parts: 0,
             running: true,
             deaf: false,
+            damaged: 0,
+            wrong: 0,
+            link: Link::default(),
         }
     }
 
@@ -152,10 +162,7 @@ impl World {
         order.extend(1u32.to_be_bytes());
         order.extend(77u32.to_be_bytes());
         order.extend(stream.to_be_bytes());
-        for address in [CLIENT, OWN] {
-            order.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
-            order.extend(address);
-        }
+        order.extend(self.link.addresses());
         order.extend([50000u16, 80].map(u16::to_be_bytes).concat());
         order.extend([0; 4]);
         self.inject("orders.input", &order, &[]);
@@ -173,8 +180,12 @@ impl World {
             match output.end {
                 End::Tx => {
                     self.sent += 1;
-                    self.in_parts += u64::from(output.bytes[20] & 0x40 == 0);
-                    self.send(true, output.bytes);
+                    let bytes = self.link.sends(output.bytes);
+                    self.in_parts += u64::from(bytes[20] & 0x40 == 0);
+                    match self.link.too_long(&bytes) {
+                        Some(error) => self.send(false, error),
+                        None => self.send(true, bytes),
+                    }
                 }
                 End::Host => panic!("a packet for the host"),
                 End::Controller(_) if output.bytes.len() == 16 => {
@@ -218,6 +229,9 @@ impl World {
         udp.extend(rtp);
         let checksum = !fold(sum(&udp) + pseudo([10, 0, 2, 11], [10, 0, 2, 1], 17, udp.len()));
         udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+        if self.damaged != 0 && self.source.is_multiple_of(self.damaged) {
+            udp[300] ^= 0x10;
+        }
         frame([10, 0, 2, 11], [10, 0, 2, 1], 17, &udp)
     }
 
@@ -232,9 +246,13 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
-                let out = self.stepper.receive(1, &frame);
+                let out = self.stepper.receive(1, &self.link.receives(frame));
                 self.collect(out);
             } else {
+                if self.damaged != 0 && !is_whole(&frame) {
+                    self.wrong += 1;
+                    continue;
+                }
                 let segment = parse(&frame);
                 if self.deaf {
                     continue;

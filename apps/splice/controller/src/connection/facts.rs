@@ -28,7 +28,7 @@ const BEGUN: u16 = 1 << 6;
 const ENDED: u16 = 1 << 7;
 
 /// The sizes of segments that a SYN cookie can keep (`tcp_cookie_mss` of `lib/tcp/cookie`), and so all that there are.
-const SIZES: [u16; 8] = [536, 1200, 1300, 1380, 1420, 1440, 1460, 8940];
+const SIZES: [u16; 8] = [536, 1200, 1316, 1380, 1420, 1440, 1460, 8940];
 
 /// What the client's entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
