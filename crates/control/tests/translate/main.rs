@@ -4,6 +4,8 @@
 mod client;
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
+mod inputs;
+mod orders;
 mod pictures;
 mod scenes;
 mod watch;
@@ -39,6 +41,7 @@ fn quiet() -> Scene {
         forms: false,
         sizes: false,
         bare: false,
+        form: 0,
         outages: (0, 0),
         settings: [20, 500, 1000],
         start_ms: 0,

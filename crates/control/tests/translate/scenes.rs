@@ -102,6 +102,7 @@ fn scene() -> impl Strategy<Value = Scene> {
             forms: forms && !bare,
             sizes,
             bare,
+            form: if seed % 3 == 0 { 2 } else { u8::from(bare) },
             outages,
             settings: settings.into(),
             start_ms: 0,

@@ -42,6 +42,8 @@ pub struct Scene {
     pub sizes: bool,
     /// Without RTP.
     pub bare: bool,
+    /// What the configuration says of it: RTP, MPEG-TS, either.
+    pub form: u8,
     /// Of 10000 packets of the link one way, behind which nothing passes for so many milliseconds.
     pub outages: (u64, u64),
     /// `ring.settings`: reorder_ms, playout_ms, lag_ms.
@@ -81,7 +83,7 @@ pub struct World {
     /// When the client sends its FIN again; 0: it has not closed.
     closing: u64,
     /// What the program has acknowledged.
-    acknowledged: u32,
+    pub acknowledged: u32,
     /// Of all that the program has sent.
     pub hash: u64,
     pub notices: Vec<[u8; 16]>,
@@ -93,6 +95,8 @@ pub struct World {
     pub in_parts: u64,
     pub running: bool,
     pub deaf: bool,
+    /// Whether the controller opens the connection when the request has come, and with this stream.
+    pub opens: Option<u32>,
 }
 
 /// A packet of the source: 7 of MPEG-TS that say which they are.
@@ -145,7 +149,7 @@ impl World {
              marked = {marked}"
         );
         let text = CONFIG.replace("reorder_ms = 20", &settings);
-        let text = if scene.bare { text.replace("form = 0", "form = 1") } else { text };
+        let text = text.replace("form = 0", &format!("form = {}", scene.form));
         let config = Config::parse("t.toml", &text, program, Applications::NONE);
         config.unwrap_or_else(|errors| panic!("{errors:?}")).fill(program, &mut stepper).unwrap();
         let documents = vec![(HEAD.to_vec(), 1)];
@@ -175,6 +179,7 @@ impl World {
             in_parts: 0,
             running: true,
             deaf: false,
+            opens: Some(3),
         }
     }
 
@@ -266,8 +271,10 @@ impl World {
                     let skip = self.program.metadata.iter().position(|field| field.name == "skip").unwrap();
                     let header = usize::from(output.bytes[12] >> 4) * 4 + output.metadata[skip] as usize;
                     self.requests.push(output.bytes[header..].to_vec());
-                    if self.requests.len() == 1 {
-                        self.order(1, 3);
+                    if self.requests.len() == 1
+                        && let Some(stream) = self.opens
+                    {
+                        self.order(1, stream);
                         for (index, (bytes, next)) in self.documents.clone().iter().enumerate() {
                             self.document(index, bytes, *next);
                         }
