@@ -142,9 +142,9 @@ pub fn notice(bytes: &[u8]) -> Option<(u32, u32, Notice)> {
     Some((connection, generation, notice))
 }
 
-/// How a stream is kept (`settings_t`): reordering, playout and lag in milliseconds, bytes per second; how long ago an
-/// access point came at most that viewers begin with, and whether pictures are told apart. Who begins in the past may be
-/// so much further behind.
+/// How a stream is kept (`settings_t`): reordering, playout and lag in milliseconds, bytes per second; how long ago
+/// an access point came at most that viewers begin with, and whether pictures are told apart. Who begins in the past
+/// may be so much further behind.
 pub fn stream_settings(own: &Delivery) -> (u16, u16, u16, u32, u16, bool) {
     let ms = |time: std::time::Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
     let rate = own.bandwidth.map_or(0, |bits| u32::try_from(bits / 8).unwrap_or(u32::MAX));

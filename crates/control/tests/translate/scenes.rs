@@ -324,7 +324,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(32))]
     #[test]
     fn engines_agree_in_random_scenes(story in story()) {
         let story = Story { end: if story.end == End::Vanish { End::Abort } else { story.end }, ..story };
