@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use dataplane::controller::Record;
 use wire::flow_key::FlowKey;
 
-use crate::settings::{Delivery, Fill, Policy, Rate};
+use crate::settings::{Delivery, Fill, Policy, Rate, Start};
 
 /// Documents of a connection that may be on their way (`DOCUMENTS`).
 pub const DOCUMENTS: u32 = 16;
@@ -72,6 +72,7 @@ impl Order {
                 out[3] = match policy {
                     Policy::Oldest => 0,
                     Policy::Newest => 1,
+                    Policy::Pictures => 2,
                 };
                 (1, *key, *stream)
             }
@@ -141,11 +142,15 @@ pub fn notice(bytes: &[u8]) -> Option<(u32, u32, Notice)> {
     Some((connection, generation, notice))
 }
 
-/// How a stream is kept (`settings_t`): reordering, playout and lag in milliseconds, bytes per second.
-pub fn stream_settings(own: &Delivery) -> (u16, u16, u16, u32) {
+/// How a stream is kept (`settings_t`): reordering, playout and lag in milliseconds, bytes per second; how long ago
+/// an access point came at most that viewers begin with, and whether pictures are told apart. Who begins in the past
+/// may be so much further behind.
+pub fn stream_settings(own: &Delivery) -> (u16, u16, u16, u32, u16, bool) {
     let ms = |time: std::time::Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
     let rate = own.bandwidth.map_or(0, |bits| u32::try_from(bits / 8).unwrap_or(u32::MAX));
-    (ms(own.reorder), ms(own.playout), ms(own.playout * 2), rate)
+    let start = if own.start == Start::AccessPoint { own.start_within } else { std::time::Duration::ZERO };
+    let lag = own.playout * 2 + start;
+    (ms(own.reorder), ms(own.playout), ms(lag), rate, ms(start), own.policy == Policy::Pictures)
 }
 
 /// The key of a service: an own address and a port (`endpoint_t`).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::document::{Errors, Path, root};
-use translate::settings::{Fill, Policy, Rate, Settings, read};
+use translate::settings::{Fill, Policy, Rate, Settings, Start, read};
 
 const EXAMPLE: &str = include_str!("../../translate.toml");
 
@@ -50,12 +50,14 @@ fn the_example_says_what_holds_without_it() {
 #[test]
 fn single_streams_differ() {
     let more = "title = \"The hall\"\nfill = \"fresh\"\npolicy = \"newest\"\nplayout = \"250ms\"\nrate = \"playout\"\n\
-        bandwidth = \"5 Mbit/s\"\n";
+        bandwidth = \"5 Mbit/s\"\nstart = \"access point\"\nstart_within = \"1500ms\"\n";
     let found = changed("title = \"The hall\"", more).unwrap();
     let hall = found.delivery(Some("hall"));
     assert_eq!((hall.fill, hall.policy, hall.rate), (Fill::Fresh, Policy::Newest, Rate::Playout));
     assert_eq!((hall.playout, hall.bandwidth), (Duration::from_millis(250), Some(5_000_000)));
-    assert_eq!(found.delivery(Some("tower")).fill, Fill::Buffered);
+    assert_eq!((hall.start, hall.start_within), (Start::AccessPoint, Duration::from_millis(1500)));
+    let tower = found.delivery(Some("tower"));
+    assert_eq!((tower.fill, tower.start), (Fill::Buffered, Start::Newest));
 }
 
 #[test]

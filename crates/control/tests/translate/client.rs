@@ -81,6 +81,10 @@ pub fn parse(frame: &[u8]) -> Segment {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub sack: bool,
+    /// The greatest segment that it takes.
+    pub mss: u16,
+    /// Milliseconds that it waits for a second segment before it acknowledges one; 0: it does not wait.
+    pub delays: u64,
     pub scale: Option<u8>,
     /// Bytes that wait to be read, at most.
     pub buffer: usize,
@@ -113,10 +117,12 @@ pub struct Client {
     pub delayed_until: Option<u64>,
     disordered: u32,
     pub duplicates: u64,
-    /// What it says in its SYN: the greatest segment that it takes.
-    pub mss: u16,
     /// Bytes of the longest payload that has come.
     pub longest: usize,
+    /// It has taken a part of a segment for want of room.
+    pub took_part: bool,
+    /// A FIN, and data or a second FIN behind it, or another number for it.
+    pub broken_end: bool,
 }
 
 impl Client {
@@ -138,8 +144,9 @@ impl Client {
             delayed_until: None,
             disordered: 0,
             duplicates: 0,
-            mss: 1460,
             longest: 0,
+            took_part: false,
+            broken_end: false,
         }
     }
 
@@ -152,7 +159,7 @@ impl Client {
         let syn = flags & SYN != 0;
         if syn {
             options.extend([2, 4]);
-            options.extend(self.mss.to_be_bytes());
+            options.extend(self.options.mss.to_be_bytes());
             if self.options.sack {
                 options.extend([1, 1, 4, 2]);
             }
@@ -227,6 +234,10 @@ impl Client {
         self.longest = self.longest.max(segment.payload.len());
         let from = self.received as i64 + i64::from(segment.seq.wrapping_sub(self.number(self.received)) as i32);
         let length = segment.payload.len() as i64;
+        let is_behind = from + length > self.received as i64;
+        if self.finished && is_behind {
+            self.broken_end = true;
+        }
         if length == 0 && segment.flags & FIN == 0 {
             // An old number is answered (keep-alive, probes).
             return if from < self.received as i64 { vec![self.segment(ACK, &[])] } else { Vec::new() };
@@ -241,6 +252,7 @@ impl Client {
         let taken = (length - skip).min(room - skip.min(0)).max(0);
         if taken < length - skip {
             at_once = true;
+            self.took_part |= taken > 0;
         }
         if taken > 0 {
             let at = (from + skip) as u64;
@@ -273,10 +285,10 @@ impl Client {
             return vec![self.segment(ACK, &[])];
         }
         self.waiting += 1;
-        if at_once || self.waiting >= 2 {
+        if at_once || self.waiting >= 2 || self.options.delays == 0 {
             return vec![self.acknowledge()];
         }
-        self.delayed_until.get_or_insert(now + 40_000_000);
+        self.delayed_until.get_or_insert(now + self.options.delays * 1_000_000);
         Vec::new()
     }
 

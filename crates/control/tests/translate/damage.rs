@@ -18,7 +18,7 @@ fn damaged_packets_become_null_packets() {
     for (mss, sack, fill) in [(1460, true, 0), (1460, false, 0), (1460, true, 1), (1200, true, 0)] {
         let client = Options { sack, ..quiet().client };
         let mut world = World::new(&program(), Scene { client, fill, ..quiet() });
-        world.client.mss = mss;
+        world.client.options.mss = mss;
         world.damaged = 50;
         world.connect();
         world.run(2000);

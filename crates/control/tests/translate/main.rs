@@ -5,8 +5,13 @@ mod client;
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
 mod damage;
+mod inputs;
 mod link;
+mod orders;
 mod parts;
+mod pictures;
+mod scenes;
+mod watch;
 mod workers;
 mod world;
 
@@ -26,7 +31,7 @@ fn program() -> Arc<Program> {
 
 fn quiet() -> Scene {
     Scene {
-        client: Options { sack: true, scale: Some(7), buffer: 1 << 20, first: 1000, reneges: 0 },
+        client: Options { sack: true, mss: 1460, delays: 40, scale: Some(7), buffer: 1 << 20, first: 1000, reneges: 0 },
         start: 0,
         delay: 10,
         loss: 0,
@@ -34,8 +39,20 @@ fn quiet() -> Scene {
         duplicated: 0,
         source_loss: 0,
         source_reordered: 0,
+        source_duplicated: 0,
+        source_late: 0,
+        sequence: 65500,
         forms: false,
+        sizes: false,
+        bare: false,
+        form: 0,
+        outages: (0, 0),
+        settings: [20, 500, 1000],
+        start_ms: 0,
+        pictures: false,
+        rate_bytes: 131_600,
         fill: 0,
+        policy: 0,
         rate: 2,
         period: 5,
         seed: 1,

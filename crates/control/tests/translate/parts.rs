@@ -37,7 +37,7 @@ pub fn read(data: &[u8]) -> Read {
 /// Streams to a client over a link; what is under way then comes home.
 fn streamed(scene: Scene, mss: u16, is_v6: bool, change: impl Fn(&mut World)) -> (World, Read) {
     let mut world = World::new(&program(), scene);
-    world.client.mss = mss;
+    world.client.options.mss = mss;
     world.link.is_v6 = is_v6;
     world.run(100);
     world.connect();
@@ -132,7 +132,7 @@ fn parts_are_filled_alike() {
     for (fill, delay) in [(1, 10), (0, 300), (2, 10)] {
         let scene = Scene { fill, delay, loss: 30, seed: 9, ..quiet() };
         let mut world = World::new(&program(), scene);
-        world.client.mss = 1200;
+        world.client.options.mss = 1200;
         world.connect();
         world.run(3000);
         world.running = false;

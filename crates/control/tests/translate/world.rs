@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use baker::ir::{Program, interp::End};
+use baker::ir::{Program, TableId, TableStore, interp::End};
 use control::applications::Applications;
 use control::config::Config;
 use dataplane::EngineKind;
-use dataplane::step::{StepOutput, Stepper};
-use std::sync::Arc;
+use dataplane::step::{Compiled, StepOutput, Stepper};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::client::{ACK, Client, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
+use crate::client::{ACK, CLIENT, Client, FIN, OWN, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
 use crate::link::Link;
+use crate::watch::Watch;
 
 pub const MS: u64 = 1_000_000;
 pub const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\nConnection: close\r\n\r\n";
@@ -31,8 +32,28 @@ pub struct Scene {
     /// Of 1000 packets from the source.
     pub source_loss: u64,
     pub source_reordered: u64,
+    pub source_duplicated: u64,
+    /// Of 1000 packets from the source wait for the next one.
+    pub source_late: u64,
+    /// The first RTP sequence number.
+    pub sequence: u16,
     /// Whether packets have contributing sources, extensions and padding by turns.
     pub forms: bool,
+    /// Whether they have one to seven packets of MPEG-TS; else seven.
+    pub sizes: bool,
+    /// Without RTP.
+    pub bare: bool,
+    /// What the configuration says of it: RTP, MPEG-TS, either.
+    pub form: u8,
+    /// Of 10000 packets of the link one way, behind which nothing passes for so many milliseconds.
+    pub outages: (u64, u64),
+    /// `ring.settings`: reorder_ms, playout_ms, lag_ms.
+    pub settings: [u16; 3],
+    /// And of it: start_ms, marked, rate.
+    pub start_ms: u16,
+    pub pictures: bool,
+    pub rate_bytes: u32,
+    pub policy: u8,
     pub fill: u8,
     pub rate: u8,
     /// Milliseconds between packets of the source.
@@ -54,7 +75,18 @@ pub struct World {
     way: BTreeMap<(u64, u64), (bool, Vec<u8>)>,
     number: u64,
     pub source: u32,
+    ssrc: u32,
     held_back: Option<Vec<u8>>,
+    late: Vec<Vec<u8>>,
+    /// Until when nothing passes: to the program, and to the client.
+    outages: [u64; 2],
+    pub watch: Watch,
+    /// When the client sends its FIN again; 0: it has not closed.
+    closing: u64,
+    /// What the program has acknowledged.
+    pub acknowledged: u32,
+    /// Of all that the program has sent.
+    pub hash: u64,
     pub notices: Vec<[u8; 16]>,
     pub requests: Vec<Vec<u8>>,
     /// What is sent when the request has come.
@@ -70,14 +102,22 @@ pub struct World {
     pub wrong: u64,
     /// The link to the client.
     pub link: Link,
+    /// Whether the controller opens the connection when the request has come, and with this stream.
+    pub opens: Option<u32>,
 }
 
 /// A packet of the source: 7 of MPEG-TS that say which they are.
 pub fn payload(number: u32) -> Vec<u8> {
+    payload_of(number, 7)
+}
+
+/// One of so many.
+pub fn payload_of(number: u32, parts: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for part in 0..7u8 {
+    for part in 0..parts {
         let mut packet = vec![0x47, 0x01, 0x00, 0x10, part];
         packet.extend(number.to_be_bytes());
+        packet.push(parts);
         let mut state = u64::from(number) << 8 | u64::from(part);
         while packet.len() < 188 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -88,12 +128,39 @@ pub fn payload(number: u32) -> Vec<u8> {
     bytes
 }
 
+/// Programs that are compiled already, by their address and engine.
+type Made = Vec<(usize, EngineKind, Arc<Compiled>)>;
+
+/// A stepper with empty tables. Compiling takes longer than most scenes.
+fn stepper(program: &Arc<Program>, engine: EngineKind) -> Stepper {
+    static MADE: Mutex<Made> = Mutex::new(Vec::new());
+    let key = Arc::as_ptr(program).addr();
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = made.iter().find(|own| own.0 == key && own.1 == engine).map(|own| own.2.clone());
+    let compiled = found.unwrap_or_else(|| {
+        let compiled = Arc::new(Compiled::new(program.clone(), engine).unwrap());
+        made.push((key, engine, compiled.clone()));
+        compiled
+    });
+    drop(made);
+    compiled.stepper(None).unwrap()
+}
+
 impl World {
     pub fn new(program: &Arc<Program>, scene: Scene) -> World {
-        let mut stepper = Stepper::new(program.clone(), scene.engine).unwrap();
-        let config = Config::parse("t.toml", CONFIG, program, Applications::NONE);
+        let mut stepper = stepper(program, scene.engine);
+        let [reorder, playout, lag] = scene.settings;
+        let (start, marked, rate) = (scene.start_ms, scene.pictures, scene.rate_bytes);
+        let settings = format!(
+            "reorder_ms = {reorder}, playout_ms = {playout}, lag_ms = {lag}, rate = {rate}, start_ms = {start}, \
+             marked = {marked}"
+        );
+        let text = CONFIG.replace("reorder_ms = 20", &settings);
+        let text = text.replace("form = 0", &format!("form = {}", scene.form));
+        let config = Config::parse("t.toml", &text, program, Applications::NONE);
         config.unwrap_or_else(|errors| panic!("{errors:?}")).fill(program, &mut stepper).unwrap();
         let documents = vec![(HEAD.to_vec(), 1)];
+        let watch = Watch::new(&scene);
         World {
             client: Client::new(scene.client.clone()),
             random: scene.seed * 2 + 1,
@@ -104,7 +171,14 @@ impl World {
             way: BTreeMap::new(),
             number: 0,
             source: 0,
+            ssrc: 9,
             held_back: None,
+            late: Vec::new(),
+            outages: [0; 2],
+            watch,
+            closing: 0,
+            acknowledged: 0,
+            hash: 0,
             notices: Vec::new(),
             requests: Vec::new(),
             documents,
@@ -115,6 +189,7 @@ impl World {
             damaged: 0,
             wrong: 0,
             link: Link::default(),
+            opens: Some(3),
         }
     }
 
@@ -127,8 +202,13 @@ impl World {
 
     /// Sends a frame over the link.
     fn send(&mut self, to_client: bool, frame: Vec<u8>) {
-        if self.chance(self.scene.loss) {
+        let out = self.outages[usize::from(to_client)] > self.now;
+        let (chance, ms) = self.scene.outages;
+        if self.chance(self.scene.loss) || out {
             return;
+        }
+        if chance != 0 && self.chance(1000) && self.random % 10_000 < chance {
+            self.outages[usize::from(to_client)] = self.now + ms * MS;
         }
         let copies = 1 + u64::from(self.chance(self.scene.duplicated));
         for _ in 0..copies {
@@ -158,7 +238,7 @@ impl World {
     }
 
     pub fn order(&mut self, kind: u8, stream: u32) {
-        let mut order = vec![kind, self.scene.fill, self.scene.rate, 0];
+        let mut order = vec![kind, self.scene.fill, self.scene.rate, self.scene.policy];
         order.extend(1u32.to_be_bytes());
         order.extend(77u32.to_be_bytes());
         order.extend(stream.to_be_bytes());
@@ -182,6 +262,12 @@ impl World {
                     self.sent += 1;
                     let bytes = self.link.sends(output.bytes);
                     self.in_parts += u64::from(bytes[20] & 0x40 == 0);
+                    let segment = parse(&bytes);
+                    self.acknowledged = segment.ack;
+                    self.hash = bytes.iter().fold(self.hash, |hash, byte| {
+                        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(1)
+                    });
+                    self.watch.segment(&segment, self.now);
                     match self.link.too_long(&bytes) {
                         Some(error) => self.send(false, error),
                         None => self.send(true, bytes),
@@ -189,14 +275,17 @@ impl World {
                 }
                 End::Host => panic!("a packet for the host"),
                 End::Controller(_) if output.bytes.len() == 16 => {
+                    self.watch.over |= output.bytes[0] == 3;
                     self.notices.push(output.bytes.try_into().unwrap());
                 }
                 End::Controller(_) => {
                     let skip = self.program.metadata.iter().position(|field| field.name == "skip").unwrap();
                     let header = usize::from(output.bytes[12] >> 4) * 4 + output.metadata[skip] as usize;
                     self.requests.push(output.bytes[header..].to_vec());
-                    if self.requests.len() == 1 {
-                        self.order(1, 3);
+                    if self.requests.len() == 1
+                        && let Some(stream) = self.opens
+                    {
+                        self.order(1, stream);
                         for (index, (bytes, next)) in self.documents.clone().iter().enumerate() {
                             self.document(index, bytes, *next);
                         }
@@ -208,16 +297,20 @@ impl World {
 
     fn source_packet(&mut self) -> Vec<u8> {
         let mut rtp = vec![0x80, 33];
-        rtp.extend((self.source as u16).wrapping_add(65500).to_be_bytes());
-        rtp.extend((self.source * 900).to_be_bytes());
-        rtp.extend([0, 0, 0, 9]);
+        rtp.extend((self.source as u16).wrapping_add(self.scene.sequence).to_be_bytes());
+        rtp.extend((self.source.wrapping_mul(900)).to_be_bytes());
+        rtp.extend(self.ssrc.to_be_bytes());
+        if self.scene.bare {
+            rtp.clear();
+        }
         let form = if self.scene.forms { self.source % 4 } else { 0 };
         if form & 1 == 1 {
             rtp[0] |= 2 | 0x10;
             rtp.extend([1, 2, 3, 4, 5, 6, 7, 8]);
             rtp.extend([0xbe, 0xde, 0, 1, 9, 9, 9, 9]);
         }
-        rtp.extend(payload(self.source));
+        let parts = if self.scene.sizes { 1 + (self.source.wrapping_mul(0x9e37_79b9) >> 16) % 7 } else { 7 };
+        rtp.extend(payload_of(self.source, parts as u8));
         if form & 2 == 2 {
             rtp[0] |= 0x20;
             rtp.extend([0, 0, 0, 4]);
@@ -246,6 +339,7 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
+                self.watch.acknowledged(&frame);
                 let out = self.stepper.receive(1, &self.link.receives(frame));
                 self.collect(out);
             } else {
@@ -265,7 +359,8 @@ impl World {
             let ack = self.client.acknowledge();
             self.client_sends(vec![ack]);
         }
-        if self.now.is_multiple_of(MS) {
+        self.send_fin();
+        if self.now.is_multiple_of(MS) && !self.deaf {
             let update = self.client.read(self.scene.reads);
             self.client_sends(update.into_iter().collect());
         }
@@ -278,11 +373,82 @@ impl World {
                 self.held_back = Some(packet);
                 return;
             }
-            for frame in std::iter::once(packet).chain(self.held_back.take()) {
+            let packets = std::iter::once(packet).chain(self.held_back.take());
+            self.late.extend(packets);
+            if self.chance(self.scene.source_late) && self.late.len() < 20 {
+                return;
+            }
+            self.source_sends();
+        }
+    }
+
+    /// What the source has sent so far comes.
+    fn source_sends(&mut self) {
+        for frame in std::mem::take(&mut self.late) {
+            let copies = 1 + usize::from(!self.scene.bare && self.chance(self.scene.source_duplicated));
+            for _ in 0..copies {
+                self.watch.came(&frame, self.now);
                 let out = self.stepper.receive(2, &frame);
                 self.collect(out);
             }
         }
+    }
+
+    /// A frame of the source comes.
+    pub fn receive_source(&mut self, frame: &[u8]) {
+        let out = self.stepper.receive(2, frame);
+        self.collect(out);
+    }
+
+    /// The source begins anew, with another number, and as another one where `ssrc` says so.
+    pub fn restart_source(&mut self, sequence: u16, ssrc: bool) {
+        self.late.extend(self.held_back.take());
+        self.source_sends();
+        self.scene.sequence = sequence;
+        self.ssrc = self.ssrc.wrapping_add(u32::from(ssrc));
+    }
+
+    /// Some time goes by, more where nothing is to happen; how many milliseconds.
+    pub fn pass(&mut self) -> u64 {
+        let is_quiet = self.way.is_empty() && !self.running && self.client.delayed_until.is_none();
+        if is_quiet && self.client.unread == 0 && self.closing == 0 {
+            self.now += 20 * MS - MS / 2;
+            let before = self.sent;
+            let out = self.stepper.advance(self.now);
+            self.collect(out);
+            if self.sent == before {
+                self.now += MS / 2;
+                return 20;
+            }
+        }
+        self.step();
+        self.step();
+        1
+    }
+
+    /// The client closes its side: it sends a FIN until that is acknowledged.
+    pub fn close_client(&mut self) {
+        if self.closing == 0 {
+            self.closing = self.now;
+            self.client.sent = self.client.sent.wrapping_add(1);
+        }
+    }
+
+    fn send_fin(&mut self) {
+        let has_to = self.closing != 0 && !self.deaf && !self.client.reset;
+        if has_to && self.acknowledged != self.client.sent && self.now >= self.closing {
+            self.closing = self.now + 300 * MS;
+            let mut fin = self.client.clone();
+            fin.sent = fin.sent.wrapping_sub(1);
+            let fin = fin.segment(FIN | ACK, &[]);
+            self.client_sends(vec![fin]);
+        }
+    }
+
+    /// Entries of a table.
+    pub fn entries(&self, name: &str) -> usize {
+        let at = self.program.tables.iter().position(|table| table.name == name).expect("a table");
+        self.stepper.dump(TableId(at as u32)).len()
     }
 
     pub fn run(&mut self, ms: u64) {

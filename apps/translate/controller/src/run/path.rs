@@ -76,7 +76,7 @@ pub struct LivePath {
     fields: Fields,
     workers: usize,
     services: Table<Endpoint, (u16, u16, u8)>,
-    settings: Table<u32, (u16, u16, u16, u32)>,
+    settings: Table<u32, (u16, u16, u16, u32, u16, bool)>,
     viewers: Group<u32>,
     /// Of each connection in a group: its stream and its number there.
     members: HashMap<u32, (u32, u32)>,

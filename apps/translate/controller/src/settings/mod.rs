@@ -57,6 +57,19 @@ pub struct Delivery {
     pub reorder: Duration,
     /// What the stream takes, in bits per second, for [`Rate::Playout`].
     pub bandwidth: Option<u64>,
+    /// With what viewers begin.
+    pub start: Start,
+    /// So long ago an access point came at most that they begin with.
+    pub start_within: Duration,
+}
+
+/// With what a viewer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The newest packet.
+    Newest,
+    /// The last access point, where that is not too old; else the newest packet.
+    AccessPoint,
 }
 
 /// What a lost segment is filled with when it is sent again.
@@ -88,6 +101,8 @@ pub enum Policy {
     Oldest,
     /// The newest ones.
     Newest,
+    /// Those of pictures that no other refers to, before anything else.
+    Pictures,
 }
 
 /// Limits; what is beyond is refused with 503.
@@ -137,6 +152,8 @@ impl Default for Delivery {
             playout: Duration::from_secs(1),
             reorder: Duration::ZERO,
             bandwidth: None,
+            start: Start::Newest,
+            start_within: Duration::from_secs(2),
         }
     }
 }

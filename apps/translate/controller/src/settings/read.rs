@@ -13,12 +13,13 @@ use media::settings::read::access::prefix;
 use media::settings::read::amounts::{rate, time, time_or_none};
 use media::settings::read::{Reads, SOURCES, several, sources};
 
-use super::{Delivery, Fill, MOST_CONNECTIONS, MOST_STREAMS, MOST_VIEWERS, Policy, Rate, Settings};
+use super::{Delivery, Fill, MOST_CONNECTIONS, MOST_STREAMS, MOST_VIEWERS, Policy, Rate, Settings, Start};
 
 /// Keys that say how streams are delivered: of all, and of each.
-const DELIVERY: [&str; 6] = ["fill", "rate", "policy", "playout", "reorder", "bandwidth"];
+const DELIVERY: [&str; 8] = ["fill", "rate", "policy", "playout", "reorder", "bandwidth", "start", "start_within"];
 /// Those of one stream.
-const OF_STREAM: [&str; 7] = ["title", "fill", "rate", "policy", "playout", "reorder", "bandwidth"];
+const OF_STREAM: [&str; 9] =
+    ["title", "fill", "rate", "policy", "playout", "reorder", "bandwidth", "start", "start_within"];
 /// Names that are the proxy's own paths, and what such paths begin with.
 const OWN_PATHS: [&str; 8] = ["status", "status.json", "playlist.m3u", "playlist.m3u8", "rtp", "udp", "rtsp", "player"];
 
@@ -138,7 +139,8 @@ fn word<T: Copy>(table: &Table, path: &Path, key: &str, words: &[(&str, T)], def
 fn delivery(table: &Table, path: &Path, all: &Delivery, errors: &mut Errors) -> Delivery {
     let fills = [("buffered", Fill::Buffered), ("empty", Fill::Empty), ("fresh", Fill::Fresh)];
     let rates = [("tfrc", Rate::Tfrc), ("playout", Rate::Playout), ("none", Rate::None)];
-    let policies = [("oldest", Policy::Oldest), ("newest", Policy::Newest)];
+    let policies = [("oldest", Policy::Oldest), ("newest", Policy::Newest), ("pictures", Policy::Pictures)];
+    let starts = [("newest", Start::Newest), ("access point", Start::AccessPoint)];
     let mut short = |key: &str, most: u64, default: Duration| {
         let Some(value) = table.get(key) else { return default };
         let accepted = format!("a time up to \"{most}ms\", such as \"500ms\"");
@@ -149,6 +151,7 @@ fn delivery(table: &Table, path: &Path, all: &Delivery, errors: &mut Errors) -> 
         document::parsed(value, &path.key(key), &accepted, errors, read).unwrap_or(default)
     };
     let (playout, reorder) = (short("playout", 30_000, all.playout), short("reorder", 1000, all.reorder));
+    let start_within = short("start_within", 10_000, all.start_within);
     let own = Delivery {
         title: None,
         fill: word(table, path, "fill", &fills, all.fill, errors),
@@ -157,6 +160,8 @@ fn delivery(table: &Table, path: &Path, all: &Delivery, errors: &mut Errors) -> 
         playout,
         reorder,
         bandwidth: rate(table, path, "bandwidth", errors).or(all.bandwidth),
+        start: word(table, path, "start", &starts, all.start, errors),
+        start_within,
     };
     if let Some(value) = table.get("playout").filter(|_| own.playout.is_zero()) {
         errors.add(value.span().start, &path.key("playout"), "nothing could be sent again", "\"100ms\" or more");
