@@ -88,6 +88,15 @@ impl Proxy {
         self.answers();
     }
 
+    /// Ends Millrace as its service manager does, and starts it again.
+    pub fn end_and_start(&mut self) {
+        must(self.millrace.signal(Signal::SIGTERM));
+        let output = must(self.millrace.wait(PATIENCE));
+        assert_eq!(output.status.code(), Some(0), "{output}");
+        self.millrace = launch(&self.proxy, &self.arguments);
+        self.answers();
+    }
+
     /// Waits until it takes connections.
     fn answers(&self) {
         for address in PROXIES {
