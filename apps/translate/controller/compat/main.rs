@@ -128,8 +128,12 @@ fn tcp_of_all_kinds_has_all_of_it() {
     ];
     let all = kinds.map(|(name, _)| (name, clients::curl as Client));
     films("xdp", &all, |proxy, name| {
-        let common =
-            [("tcp_sack", "1"), ("tcp_window_scaling", "1"), ("tcp_timestamps", "1"), ("tcp_rmem", "4096 131072 6291456")];
+        let common = [
+            ("tcp_sack", "1"),
+            ("tcp_window_scaling", "1"),
+            ("tcp_timestamps", "1"),
+            ("tcp_rmem", "4096 131072 6291456"),
+        ];
         let own = kinds.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, own)| own);
         for (key, value) in common.iter().chain(own) {
             must(proxy.viewers.set_sysctl(&format!("net.ipv4.{key}"), value));

@@ -3,9 +3,9 @@
 //! They need root, and fail without.
 
 mod network;
-mod outlast;
 #[path = "../../../media/controller/tests/support/origin.rs"]
 mod origin;
+mod outlast;
 mod rtsp;
 mod sender;
 
@@ -30,7 +30,7 @@ struct Client(TcpStream);
 impl Client {
     fn connect(proxy: &Proxy, address: &str) -> Client {
         let stream = must(proxy.viewers.enter(|| TcpStream::connect(address))).expect("a connection");
-        stream.set_read_timeout(Some(network::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(network::START)).unwrap();
         Client(stream)
     }
 

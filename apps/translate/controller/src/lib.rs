@@ -35,4 +35,5 @@ use cli::Linked;
 pub use self::application::{Translate, TranslateApplication};
 
 /// How a binary is linked with it.
-pub const LINKED: Linked = Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: Some(demo::SCENE) };
+pub const LINKED: Linked =
+    Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: Some(demo::SCENE) };

@@ -58,10 +58,8 @@ fn run(program: &Arc<Program>, length: Duration) -> Result<(), Failure> {
         cli::output::print(format_args!("{}", curves(&came.bins(length, BIN))));
     }
     say!("\n2. what a player with a buffer of one second shows of it");
-    let good = [
-        told("translated", &network, &film, &translated)?,
-        told("TCP from end to end", &network, &film, &direct)?,
-    ];
+    let good =
+        [told("translated", &network, &film, &translated)?, told("TCP from end to end", &network, &film, &direct)?];
     running.stop()?;
     match good[0] {
         true => Ok(()),

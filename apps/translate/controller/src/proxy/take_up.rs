@@ -141,12 +141,7 @@ impl<W: World> Proxy<W> {
     }
 
     /// Why a connection can't go on, if it can't.
-    fn why_not(
-        &self,
-        own: &LeftConnection,
-        record: Option<&ConnectionRecord>,
-        is_exact: bool,
-    ) -> Option<&'static str> {
+    fn why_not(&self, own: &LeftConnection, record: Option<&ConnectionRecord>, is_exact: bool) -> Option<&'static str> {
         if !is_exact {
             return Some("what packets have changed last went with the process");
         }
