@@ -87,9 +87,13 @@ fn an_orderly_end_is_the_connections_end() {
         let mut client = Client::ask(&proxy, PROXIES[0], "/tower");
         client.head();
         let mut taken = client.take(BYTES);
-        proxy.end_and_start();
         // To its end (FIN), not broken off.
-        client.0.read_to_end(&mut taken).unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            client.0.read_to_end(&mut rest).map(|_| rest)
+        });
+        proxy.end_and_start();
+        taken.extend(reading.join().unwrap().unwrap_or_else(|error| panic!("{error}: {}", proxy.said())));
         let mut again = Client::ask(&proxy, PROXIES[1], "/tower");
         again.head();
         again.take(BYTES);
