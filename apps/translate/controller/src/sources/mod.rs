@@ -109,8 +109,8 @@ impl Sources {
         Ok(Sources { shared, kept, has_run: false, path, settings, open, next: 0, events })
     }
 
-    /// Another program runs from now on. Streams of an earlier process go on with the first one: their numbers, and what
-    /// they are.
+    /// Another program runs from now on. Streams of an earlier process go on with the first one: their numbers, and
+    /// what they are.
     pub fn use_tables(&mut self, tables: &NamedTables) -> Result<Vec<(u32, Source)>, String> {
         let records = if std::mem::replace(&mut self.has_run, true) { Vec::new() } else { self.known() };
         self.next = records.iter().map(|(_, record)| record.id).max().unwrap_or(self.next);
