@@ -11,7 +11,7 @@ as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
-demo: ## build Millrace and show it forwarding between four hosts (ARGS=splice, ARGS=media: those applications)
+demo: ## build Millrace and show it forwarding between four hosts (ARGS=splice, ARGS=media, ARGS=translate: those applications)
 	@tools/setup demo $(firstword $(ARGS))
 	@echo "demo: building (a few minutes the first time)"
 	@cargo build --release --quiet --package millrace
@@ -48,11 +48,11 @@ endure: ## run the splicer under very many, held, long and ill-treated connectio
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl; streams for curl, wget, ffmpeg, mpv, VLC and GStreamer
 	@tools/setup compat
-	@cargo test --release --quiet --package millrace --test compat --test media_compat -- --nocapture --test-threads=1
+	@cargo test --release --quiet --package millrace --test compat --test media_compat --test translate_compat -- --nocapture --test-threads=1
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp; of streams for HTTP clients: http)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

@@ -275,3 +275,38 @@ fn the_media_proxy_says_what_is_missing() {
     assert!(text.contains("missing: ffmpeg") && text.contains("apt install ffmpeg python3-gi"), "{text}");
     demo.assert_no_files();
 }
+
+/// The demo of streams for HTTP clients, to its end.
+fn translation_succeeds(prefix: &[&str]) {
+    let mut demo = Demo::start(prefix, &["translate", "--seconds", "4"]);
+    let output = demo.running.wait(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    assert!(output.status.success(), "{output}");
+    demo.assert_no_files();
+    let text = output.text();
+    let parts = [
+        "live streams for HTTP clients",
+        "\n1. 4 seconds at 1.2 Mbit/s",
+        "`millrace translate sessions`: ",
+        "\n   translated: Mbit/s in each tenth of a second\n",
+        "█",
+        "\n   TCP from end to end: Mbit/s in each tenth of a second\n",
+        "█",
+        "\n2. what a player with a buffer of one second shows of it\n",
+        "   translated: ",
+        "   TCP from end to end: ",
+    ];
+    let mut rest = text.as_str();
+    for part in parts {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing, or not in order: {text}")).1;
+    }
+}
+
+#[test]
+fn the_translation_works_as_root() {
+    translation_succeeds(&[]);
+}
+
+#[test]
+fn the_translation_works_without_privileges() {
+    translation_succeeds(&without_privileges());
+}

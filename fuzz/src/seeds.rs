@@ -137,6 +137,19 @@ pub fn heads() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
+/// Requests of HTTP clients for streams.
+pub fn http() -> Vec<Vec<u8>> {
+    [
+        "GET /rtp/239.1.2.3:5004?r2h-token=x HTTP/1.1\r\nHost: h:80\r\nUser-Agent: VLC\r\nCookie: a=b\r\n\r\nrest",
+        "GET /udp/[2001:db8::1]@[ff15::5]:5008 HTTP/1.1\r\nHost: h\r\nAccept: image/jpeg\r\n\r\n",
+        "\r\nHEAD http://h/%70laylist.m3u HTTP/1.1\r\nHost: h\r\nAuthorization: Basic YTpi\r\n\r\n",
+        "GET /rtsp/10.0.2.11:8554/a?b=c HTTP/1.0\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
 /// Connections of RTSP.
 pub fn rtsp() -> Vec<Vec<u8>> {
     [

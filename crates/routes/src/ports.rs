@@ -64,7 +64,8 @@ mod tests {
     use crate::kernel::event::{Event, TABLE_MAIN};
 
     fn port(number: u8, interface: &str, host: Option<u8>, is_tap: bool) -> PortInfo {
-        PortInfo { number, name: format!("p{number}"), interface: Some(interface.into()), is_tap, host }
+        let (name, interface) = (format!("p{number}"), Some(interface.into()));
+        PortInfo { number, name, interface, is_tap, in_kernel: false, host }
     }
 
     fn kernel(links: &[(u32, &str, Option<u32>)]) -> Kernel {

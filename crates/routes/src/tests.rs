@@ -39,7 +39,7 @@ fn tables() -> NamedTables {
 fn ports() -> Vec<PortInfo> {
     let port = |number: u8| {
         let name = format!("p{number}");
-        PortInfo { number, name: name.clone(), interface: Some(name), is_tap: false, host: None }
+        PortInfo { number, name: name.clone(), interface: Some(name), is_tap: false, in_kernel: false, host: None }
     };
     (1..=3).map(port).collect()
 }

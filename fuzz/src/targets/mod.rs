@@ -5,6 +5,7 @@ pub mod body;
 pub mod control;
 pub mod fragments;
 pub mod head;
+pub mod http;
 pub mod labfile;
 pub mod packet;
 pub mod parser;

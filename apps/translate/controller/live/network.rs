@@ -15,6 +15,8 @@ use crate::process::Done;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a start, which compiles and loads the program.
+pub const START: Duration = Duration::from_secs(240);
 /// Where HTTP is served, over both versions of IP.
 pub const PROXIES: [&str; 2] = ["10.0.1.1:8080", "[2001:db8:1::1]:8080"];
 
@@ -84,6 +86,15 @@ impl Proxy {
     pub fn kill_and_start(&mut self) {
         must(self.millrace.signal(Signal::SIGKILL));
         must(self.millrace.wait(PATIENCE));
+        self.millrace = launch(&self.proxy, &self.arguments);
+        self.answers();
+    }
+
+    /// Ends Millrace as its service manager does, and starts it again.
+    pub fn end_and_start(&mut self) {
+        must(self.millrace.signal(Signal::SIGTERM));
+        let output = must(self.millrace.wait(START));
+        assert_eq!(output.status.code(), Some(0), "{output}");
         self.millrace = launch(&self.proxy, &self.arguments);
         self.answers();
     }
@@ -166,7 +177,7 @@ impl Proxy {
 
 fn launch(host: &Namespace, arguments: &[String]) -> Running {
     let mut millrace = must(host.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
-    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    must(millrace.wait_for_text("running on 2 ports", START));
     millrace
 }
 

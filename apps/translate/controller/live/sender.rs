@@ -74,3 +74,12 @@ pub fn compare(taken: &[u8], sent: &[Vec<u8>], most_left_out: usize) {
     }
     assert!(left_out <= most_left_out, "{left_out} packets are left out");
 }
+
+/// What a client has without packets that are null packets alone, and how many of these there were.
+#[track_caller]
+pub fn without_nulls(taken: &[u8]) -> (Vec<u8>, usize) {
+    assert_eq!(taken.len() % PACKET, 0);
+    let is_null = |packet: &&[u8]| packet.chunks(188).all(|own| own[..4] == [0x47, 0x1f, 0xff, 0x10]);
+    let nulls = taken.chunks(PACKET).filter(is_null).count();
+    (taken.chunks(PACKET).filter(|packet| !is_null(packet)).flatten().copied().collect(), nulls)
+}

@@ -20,8 +20,8 @@ impl Application for TranslateApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, _: Kept) -> Box<dyn Controller> {
-        Box::new(Translate { reloads, queries, server: None })
+    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller> {
+        Box::new(Translate { reloads, queries, kept, server: None, has_run: false })
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
@@ -48,6 +48,8 @@ static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 pub struct Translate {
     reloads: Reloads<Settings>,
     queries: Queries,
+    kept: Kept,
+    has_run: bool,
     /// All that it knows, while one program takes over from another.
     server: Option<Server>,
 }
@@ -56,7 +58,9 @@ impl Controller for Translate {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
         IS_COUNTED.store(true, Ordering::Relaxed);
         let settings = self.reloads.begun().own.ok_or("there are no settings")?;
-        let mut server = self.server.take().map_or_else(|| Server::new(settings), Ok)?;
+        let is_again = std::mem::replace(&mut self.has_run, true);
+        let new = || Server::new(settings, self.kept.clone(), is_again);
+        let mut server = self.server.take().map_or_else(new, Ok)?;
         server.run(link, &self.reloads, &self.queries)?;
         self.server = Some(server);
         Ok(())

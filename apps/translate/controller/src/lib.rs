@@ -12,7 +12,7 @@
 //! | `relay` | connections to the host's own HTTP server |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
-//! | `application`, `commands` | what it is to Millrace: controller and settings, subcommands |
+//! | `application`, `commands`, `demo` | what it is to Millrace: controller and settings, subcommands, a scene |
 //!
 //! Imports run one way, from the bottom of this table to its top.
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@
 pub mod admin;
 mod application;
 mod commands;
+mod demo;
 pub mod http;
 mod log;
 pub mod proxy;
@@ -34,4 +35,5 @@ use cli::Linked;
 pub use self::application::{Translate, TranslateApplication};
 
 /// How a binary is linked with it.
-pub const LINKED: Linked = Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: None };
+pub const LINKED: Linked =
+    Linked { application: &TranslateApplication, commands: commands::COMMANDS, scene: Some(demo::SCENE) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use control::access_log::AccessLog;
-use control::application::{Answer, CompiledSettings, Queries, Reloads};
+use control::application::{Answer, CompiledSettings, Kept, Queries, Reloads};
 use dataplane::controller::{Event, Events, Link, Stop};
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
@@ -22,6 +22,7 @@ use crate::admin::queries;
 use crate::log::access_log::Line;
 use crate::proxy::Proxy;
 use crate::proxy::requests::Segment;
+use crate::proxy::take_up::Left;
 use crate::proxy::world::Effect;
 use crate::relay::{Relay, RelayEvent, What};
 use crate::settings::Settings;
@@ -44,6 +45,8 @@ pub struct Server {
 
 struct State {
     proxy: Proxy<LiveWorld>,
+    /// Records of connections, and of streams.
+    kept: Kept,
     sources: Sources,
     relays: HashMap<u32, Relay>,
     log: Option<AccessLog>,
@@ -52,20 +55,34 @@ struct State {
     relay_sender: UnboundedSender<RelayEvent>,
     /// Whether it has had a program.
     has_run: bool,
+    /// Whether another one in this process has failed.
+    is_again: bool,
 }
 
 impl Server {
-    /// One without connections.
-    pub fn new(settings: Arc<Settings>) -> Result<Server, String> {
+    /// One without connections, with what was kept by another one.
+    /// `is_again`: that one was in this process.
+    pub fn new(settings: Arc<Settings>, kept: Kept, is_again: bool) -> Result<Server, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let (sender, source_events) = unbounded_channel();
         let (relay_sender, relay_events) = unbounded_channel();
-        let sources = Sources::new(&settings, sender)?;
+        let sources = Sources::new(&settings, kept.clone(), sender)?;
         let log = settings.log.as_ref().and_then(AccessLog::open);
         let proxy = Proxy::new(LiveWorld::default(), settings);
         let relays = HashMap::new();
-        let state = State { proxy, sources, relays, log, source_events, relay_events, relay_sender, has_run: false };
+        let state = State {
+            proxy,
+            kept,
+            sources,
+            relays,
+            log,
+            source_events,
+            relay_events,
+            relay_sender,
+            has_run: false,
+            is_again,
+        };
         Ok(Server { runtime, state })
     }
 
@@ -94,6 +111,10 @@ impl State {
         let result = event(&mut self.proxy);
         while let Some(effect) = self.proxy.next_effect() {
             self.carry_out(path, effect);
+        }
+        let records = self.proxy.take_records();
+        if !records.is_empty() {
+            self.kept.change(records);
         }
         path.flush();
         result
@@ -144,6 +165,7 @@ impl State {
                     self.event(path, |proxy| proxy.source_ended(stream, refusal));
                 }
             }
+            SourceEvent::Session { stream, id, session } => self.sources.has_session(stream, id, session),
             SourceEvent::Packet { stream, id, bytes } => {
                 if self.sources.is_current(stream, id) {
                     let counts = &mut self.proxy.counts;
@@ -189,15 +211,18 @@ async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, qu
     queries.wakes(link.waker());
     let mut path = LivePath::of(link)?;
     state.proxy.world = LiveWorld::of(link.tables())?;
-    state.sources.use_tables(link.tables())?;
+    let streams = state.sources.use_tables(link.tables())?;
     state.put_in_force(&mut path, &reloads.begun())?;
     if !std::mem::replace(&mut state.has_run, true) {
-        let left = leftover::connections(link.program(), link.tables())?;
-        if !left.is_empty() {
-            tracing::warn!(connections = left.len(), "connections of a process before are reset");
-        }
-        path.leave_all();
-        state.event(&mut path, |proxy| proxy.end_left(left));
+        let left = Left {
+            records: state.kept.all(),
+            streams,
+            connections: leftover::connections(link.program(), link.tables())?,
+            held: leftover::held(link.program(), link.tables())?,
+            is_exact: state.is_again || link.ports().iter().all(|port| port.in_kernel),
+        };
+        state.event(&mut path, |proxy| proxy.take_up(left));
+        path.leave_others(&state.proxy.playing());
     }
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

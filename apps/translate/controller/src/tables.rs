@@ -2,6 +2,7 @@
 //! (`apps/translate/*.baker`).
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use dataplane::controller::Record;
 use wire::flow_key::FlowKey;
@@ -51,6 +52,8 @@ pub enum Order {
     Refuse(FlowKey),
     /// So many bytes more are taken from its client.
     Credit(u32),
+    /// A client whose connection nobody knows any more is asked where it is, by a number, and is reset then.
+    Probe(FlowKey, u32),
 }
 
 impl Order {
@@ -80,6 +83,7 @@ impl Order {
             Order::Abort => (3, FlowKey::UNSPECIFIED, 0),
             Order::Refuse(key) => (4, *key, 0),
             Order::Credit(bytes) => (5, FlowKey::UNSPECIFIED, *bytes),
+            Order::Probe(key, number) => (7, *key, *number),
         };
         out[0] = kind;
         out[4..8].copy_from_slice(&connection.to_be_bytes());
@@ -207,6 +211,45 @@ pub struct Totals {
     pub rate: u32,
     /// Times that nothing was acknowledged in time.
     pub timeouts: u32,
+}
+
+/// A connection that another process has left, as the program has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftConnection {
+    /// Its number.
+    pub number: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// As its client sends.
+    pub key: FlowKey,
+    /// The stream that it may go on with.
+    pub stream: u32,
+    /// Documents that it was given, and those that have come.
+    pub documents: u32,
+    #[allow(missing_docs)]
+    pub delivered: u32,
+    /// Whether it ends behind what it has.
+    pub ends: bool,
+    /// When something came from its client last, by the monotonic clock.
+    pub heard: Duration,
+    /// Whether all that is under way adds up.
+    pub is_sound: bool,
+}
+
+impl Default for LeftConnection {
+    fn default() -> Self {
+        LeftConnection {
+            number: 0,
+            generation: 0,
+            key: FlowKey::UNSPECIFIED,
+            stream: NO_STREAM,
+            documents: 0,
+            delivered: 0,
+            ends: false,
+            heard: Duration::ZERO,
+            is_sound: false,
+        }
+    }
 }
 
 /// As `stream_t` has them; what it has beside them is the program's own.

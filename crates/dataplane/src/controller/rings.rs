@@ -88,6 +88,9 @@ pub struct PortInfo {
     pub interface: Option<String>,
     /// That is an interface of the kernel that leads nowhere else.
     pub is_tap: bool,
+    /// Its packets are processed in the kernel as far as the program can run there, so what they change outlasts the
+    /// process, where the instance has a state.
+    pub in_kernel: bool,
     /// The port that leads to the kernel's stack.
     pub host: Option<u8>,
 }

@@ -121,9 +121,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Another program than that of this crate runs from now on.
-    pub fn use_path(&self, path: Box<dyn DataPath>) {
-        self.lock().proxy.world.path = Some(path);
+    /// Another program than that of this crate runs from now on, with these flow entries. Where it is the first one,
+    /// sessions of an earlier process go on; its receivers join anew.
+    pub fn use_path(&self, path: Box<dyn DataPath>, flows: Vec<(FlowKey, Flow)>) {
+        let mut state = self.lock();
+        let is_first = state.proxy.world.path.replace(path).is_none();
+        let left = is_first.then(|| Left { records: state.kept.all(), flows, members: Vec::new() });
+        drop(state);
+        left.into_iter().for_each(|left| self.event(|proxy| proxy.take_up(left)));
     }
 
     /// There is room again for packets that the program is given.

@@ -19,7 +19,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "translate_reading", "connections whose request is not whole yet", reading as u64),
         plain(Kind::Gauge, "translate_streams", "streams that are asked for, or come", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 13] = [
+    let counters: [(&str, &str, u64); 15] = [
         ("translate_requests_total", "requests of clients", counts.requests),
         ("translate_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("translate_reset_total", "connections that were reset without an answer", counts.reset),
@@ -29,6 +29,8 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("translate_streams_failed_total", "streams that ended by a fault of their source", counts.failed),
         ("translate_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),
         ("translate_locked_total", "requests of clients that had been wrong too often", counts.locked),
+        ("translate_taken_up_total", "connections of a process before that go on", counts.taken_up),
+        ("translate_not_taken_up_total", "connections of a process before that were reset", counts.not_taken_up),
         ("translate_packets_relayed_total", "packets of streams that came on connections", counts.relayed_packets),
         ("translate_packets_malformed_total", "such packets without an MPEG transport stream", counts.malformed),
         ("translate_log_lines_total", "lines of the access log that were written", counts.log_written),

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 /// Where a stream is sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// The only sender; none: any.
     pub source: Option<IpAddr>,

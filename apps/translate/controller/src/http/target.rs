@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use media::settings::plain::is_place;
+use serde::{Deserialize, Serialize};
 use wire::rtsp::url::{self, host_port};
 
 use super::place::{self, Place};
@@ -20,7 +21,7 @@ use super::request::Request;
 use crate::settings::Settings;
 
 /// Where a stream comes from, as clients name it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// The configuration says it.
     Named(String),

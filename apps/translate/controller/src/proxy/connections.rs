@@ -7,6 +7,7 @@ use wire::flow_key::FlowKey;
 
 use super::Proxy;
 use super::outgoing::Outgoing;
+use super::records::Said;
 use super::relaying::Relay;
 use super::requests::client_of;
 use super::world::{Effect, Ended, Ending, World};
@@ -15,7 +16,7 @@ use crate::http::refusal::Refusal;
 use crate::http::request::Request;
 use crate::http::target::Source;
 use crate::settings::Delivery;
-use crate::tables::{NO_STREAM, Next, Notice, Order, Over};
+use crate::tables::{NO_STREAM, Next, Notice, Order, Over, Totals};
 
 /// A connection that was opened.
 pub(super) struct Connection {
@@ -25,7 +26,8 @@ pub(super) struct Connection {
     pub(super) since: Duration,
     pub(super) outgoing: Outgoing,
     pub(super) state: State,
-    pub(super) request: Option<Box<Request>>,
+    /// Of its request, as far as it was read.
+    pub(super) said: Said,
     pub(super) status: u16,
     /// Why it ends, where that is known already.
     pub(super) ending: Option<Ending>,
@@ -89,7 +91,7 @@ impl<W: World> Proxy<W> {
             since: self.now,
             outgoing: Outgoing::new(mss),
             state: State::Answers,
-            request,
+            said: request.as_deref().map(Said::of).unwrap_or_default(),
             status: 200,
             ending: None,
             stream: None,
@@ -99,7 +101,7 @@ impl<W: World> Proxy<W> {
             (_, Some(stream)) => self.view(number, stream),
             (Answer::Refusal(refusal), _) => self.refuse(number, refusal),
             (Answer::Document(bytes), _) => self.answer(number, &bytes),
-            (Answer::Relay(rest), _) => self.begin_relay(number, &rest),
+            (Answer::Relay(rest), _) => request.iter().for_each(|own| self.begin_relay(number, own, &rest)),
             // It has a number, or was refused.
             (Answer::Stream(_), None) => {}
         }
@@ -122,7 +124,7 @@ impl<W: World> Proxy<W> {
         self.counts.refused += 1;
         let Some(own) = self.connections.get_mut(&number) else { return };
         own.status = refusal.status;
-        let is_head = own.request.as_ref().is_some_and(|request| request.method == "HEAD");
+        let is_head = own.said.is_head;
         self.answer(number, &answer::refusal(refusal, is_head));
     }
 
@@ -136,7 +138,7 @@ impl<W: World> Proxy<W> {
 
     /// The program says something about a connection.
     pub fn notice(&mut self, number: u32, generation: u32, notice: Notice) {
-        if notice == Notice::Ended(Over::Aborted) && self.left.get(&number) == Some(&generation) {
+        if matches!(notice, Notice::Ended(_)) && self.left.get(&number) == Some(&generation) {
             self.left.remove(&number);
             return self.free_connections.push_back(number);
         }
@@ -188,19 +190,10 @@ impl<W: World> Proxy<W> {
         true
     }
 
-    /// Resets connections that a process before has left, by their numbers and generations; these are not used before
-    /// they have ended.
-    pub fn end_left(&mut self, left: Vec<(u32, u32)>) {
-        self.generation = left.iter().map(|(_, generation)| *generation).max().unwrap_or_default();
-        for (number, generation) in left {
-            self.left.insert(number, generation);
-            self.effect(Effect::Order(number, generation, Order::Abort));
-        }
-    }
-
     /// A connection is over.
     fn ended(&mut self, number: u32, over: Over) {
         let Some(own) = self.connections.remove(&number) else { return };
+        self.touch(number);
         match own.state {
             State::Waits(stream) | State::Plays(stream) => self.leave(stream, number),
             State::Relays(_) => self.effect(Effect::Disconnect(number)),
@@ -219,26 +212,29 @@ impl<W: World> Proxy<W> {
         };
         // What ends it in order ends it so only where nothing was in the way.
         let ending = own.ending.unwrap_or(found);
-        let totals = self.world.totals(number);
-        let request = own.request.as_deref();
-        let ended = Ended {
+        let ended = self.logged(number, &own, ending);
+        self.effect(Effect::Log(Box::new(ended)));
+    }
+    /// What the log has of a connection.
+    pub(super) fn logged(&mut self, number: u32, own: &Connection, ending: Ending) -> Ended {
+        let Totals { packets, bytes, again, nulls, fresh, skipped, srtt_us, .. } = self.world.totals(number);
+        Ended {
             id: own.generation,
             client: own.client.to_string(),
-            request: request.map(|request| request.line.clone()).unwrap_or_default(),
-            stream: own.stream,
+            request: own.said.line.clone(),
+            stream: own.stream.clone(),
             status: own.status,
             duration_ms: super::state::ms(self.now.saturating_sub(own.since)),
-            packets: totals.packets,
-            bytes: totals.bytes,
-            again: totals.again,
-            nulls: totals.nulls,
-            fresh: totals.fresh,
-            skipped: totals.skipped,
-            round_trip_us: totals.srtt_us,
+            packets,
+            bytes,
+            again,
+            nulls,
+            fresh,
+            skipped,
+            round_trip_us: srtt_us,
             ended: ending.name(),
-            user_agent: request.and_then(|request| request.agent.clone()),
-            referer: request.and_then(|request| request.referer.clone()),
-        };
-        self.effect(Effect::Log(Box::new(ended)));
+            user_agent: own.said.agent.clone(),
+            referer: own.said.referer.clone(),
+        }
     }
 }

@@ -9,18 +9,21 @@
 //! | `streams` | streams: asked for by the first viewer, given up some seconds after the last |
 //! | `relaying` | answers of the host's own HTTP server |
 //! | `pages` | lists of streams, and what passes, as clients see them |
+//! | `records`, `take_up` | what of connections outlasts the process, and how the next one goes on |
 //! | `state` | what is shown to operators |
 
 mod connections;
 mod outgoing;
 mod pages;
+mod records;
 mod relaying;
 pub mod requests;
 pub mod state;
 mod streams;
+pub mod take_up;
 pub mod world;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +35,7 @@ use wire::keyed_map::KeyedMap;
 use self::connections::Connection;
 use self::requests::Reading;
 use self::streams::Stream;
+use self::take_up::Taken;
 use self::world::{Effect, World};
 use crate::http::target::Source;
 use crate::settings::{MOST_CONNECTIONS, MOST_STREAMS, Settings};
@@ -57,6 +61,10 @@ pub struct Counts {
     pub wrong: u64,
     /// Requests that were refused unread, after too many of these.
     pub locked: u64,
+    /// Connections of a process before that go on,
+    pub taken_up: u64,
+    /// and that do not.
+    pub not_taken_up: u64,
     /// Packets of streams that came by the controller.
     pub relayed_packets: u64,
     /// Those of them that had no MPEG transport stream in them.
@@ -88,8 +96,12 @@ pub struct Proxy<W> {
     /// Numbers of connections that have ended, in that order, and the first that none has had yet.
     free_connections: VecDeque<u32>,
     next_connection: u32,
-    /// Those that a process before has left, with their generations, until they have ended.
+    /// Those that a process before has left and that are reset, with their generations, until they have ended,
     left: BTreeMap<u32, u32>,
+    /// and what else is to be done about those that it has left.
+    taken: Taken,
+    /// Connections whose records are to be made anew.
+    touched: BTreeSet<u32>,
     /// The same of streams.
     free_streams: VecDeque<u32>,
     next_stream: u32,
@@ -116,6 +128,8 @@ impl<W: World> Proxy<W> {
             free_connections: VecDeque::new(),
             next_connection: 1,
             left: BTreeMap::new(),
+            taken: Taken::default(),
+            touched: BTreeSet::new(),
             free_streams: VecDeque::new(),
             next_stream: 0,
             generation: 0,
@@ -144,6 +158,7 @@ impl<W: World> Proxy<W> {
         self.readings_tick();
         self.streams_tick();
         self.relays_tick();
+        self.taken_tick();
     }
 
     /// Other settings from now on. Streams that there are go on for those who view them.
@@ -170,9 +185,6 @@ impl<W: World> Proxy<W> {
     }
 
     fn new_connection(&mut self) -> Option<u32> {
-        while self.left.contains_key(&self.next_connection) {
-            self.next_connection += 1;
-        }
         // A number is not given again as long as there are others: notices of the one before may be under way.
         if self.next_connection as usize <= MOST_CONNECTIONS {
             self.next_connection += 1;

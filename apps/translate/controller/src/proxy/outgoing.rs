@@ -27,6 +27,12 @@ impl Outgoing {
         Outgoing { bytes: Vec::new(), start: 0, sent: 0, acked: 0, size, end: None }
     }
 
+    /// For a connection of a process before: so many documents were sent, so many of them have come, and nothing more
+    /// is to be.
+    pub fn taken_up(sent: u32, acked: u32) -> Outgoing {
+        Outgoing { sent, acked, end: Some(Next::Close), ..Outgoing::new(0) }
+    }
+
     /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start == self.bytes.len() {

@@ -51,10 +51,9 @@ fn head(request: &Request, client: IpAddr) -> Vec<u8> {
 
 impl<W: World> Proxy<W> {
     /// Asks the host's own HTTP server what a connection has asked.
-    pub(super) fn begin_relay(&mut self, number: u32, rest: &[u8]) {
+    pub(super) fn begin_relay(&mut self, number: u32, request: &Request, rest: &[u8]) {
         let now = self.now;
         let Some(own) = self.connections.get_mut(&number) else { return };
-        let Some(request) = own.request.as_ref() else { return };
         let mut body = Body::new(request.framing);
         let Ok(used) = body.feed(rest) else { return self.refuse(number, MALFORMED) };
         let mut bytes = head(request, own.client);

@@ -58,6 +58,7 @@ impl<W: World> Proxy<W> {
             // Of a process before.
             return self.effect(Effect::Order(0, 0, Order::Refuse(key)));
         }
+        self.taken.held.remove(&key);
         // The program has forgotten what was there before.
         self.forget(&key);
         self.by_key.remove(&key);

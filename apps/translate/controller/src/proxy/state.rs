@@ -97,7 +97,7 @@ impl<W: World> Proxy<W> {
             all.push(SessionState {
                 id: own.generation,
                 client: std::net::SocketAddr::new(own.client, own.key.src_port).to_string(),
-                request: own.request.as_deref().map(|request| shown(&request.line)).unwrap_or_default(),
+                request: shown(&own.said.line),
                 stream: own.stream.clone(),
                 state: state.to_owned(),
                 age_ms: ms(now.saturating_sub(own.since)),
@@ -109,7 +109,7 @@ impl<W: World> Proxy<W> {
                 skipped,
                 round_trip_ms: f64::from(srtt_us) / 1000.0,
                 rate: u64::from(rate) * 8,
-                user_agent: own.request.as_deref().and_then(|request| request.agent.clone()),
+                user_agent: own.said.agent.clone(),
             });
         }
         all.sort_by_key(|own| own.id);

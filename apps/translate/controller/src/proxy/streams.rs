@@ -23,7 +23,7 @@ pub(super) struct Stream {
     pub(super) viewers: BTreeSet<u32>,
     pub(super) since: Duration,
     /// Since when nobody does.
-    unused: Option<Duration>,
+    pub(super) unused: Option<Duration>,
     /// Packets that the program had counted in its place before.
     pub(super) before: u64,
     /// Whether its first packet has come.
@@ -74,6 +74,7 @@ impl<W: World> Proxy<W> {
         if let Some(own) = self.connections.get_mut(&connection) {
             (own.state, own.stream) = (State::Waits(number), Some(shown));
         }
+        self.touch(connection);
         if came {
             self.play(connection);
         }
@@ -93,6 +94,7 @@ impl<W: World> Proxy<W> {
 
     /// A connection has no stream any more.
     pub(super) fn leave(&mut self, number: u32, connection: u32) {
+        self.touch(connection);
         self.effect(Effect::Leave(number, connection));
         let now = self.now;
         if let Some(stream) = self.streams.get_mut(&number) {
@@ -126,7 +128,8 @@ impl<W: World> Proxy<W> {
             if !own.came {
                 let viewers: Vec<u32> = own.viewers.iter().copied().collect();
                 for connection in viewers {
-                    let since = self.connections.get(&connection).map_or(now, |own| own.since);
+                    let waits = self.connections.get(&connection).filter(|own| matches!(own.state, State::Waits(_)));
+                    let since = waits.map_or(now, |own| own.since);
                     if now.saturating_sub(since) >= timeouts.first {
                         self.leave(number, connection);
                         self.refuse(connection, SILENT);

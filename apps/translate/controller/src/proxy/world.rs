@@ -83,6 +83,8 @@ pub enum Ending {
     Kicked,
     /// Millrace ended.
     Stopped,
+    /// Another process had it, and this one can't go on with it.
+    NotTakenUp,
 }
 
 impl Ending {
@@ -97,6 +99,7 @@ impl Ending {
             Ending::Server => "server_aborted",
             Ending::Kicked => "kicked",
             Ending::Stopped => "stopped",
+            Ending::NotTakenUp => "not_taken_up",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The program that runs: its tables, what it is told, and what comes from it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -165,6 +165,12 @@ impl LivePath {
 
     /// A connection is one of those that a stream's packets go to.
     pub fn join(&mut self, stream: u32, connection: u32) {
+        match self.members.get(&connection) {
+            // As a process before has left it.
+            Some((known, _)) if *known == stream => return,
+            Some((known, _)) => self.leave(*known, connection),
+            None => {}
+        }
         match self.viewers.join(stream, &connection) {
             Ok(member) => _ = self.members.insert(connection, (stream, member)),
             Err(error) => tracing::error!("group ring.viewers: {error}"),
@@ -178,10 +184,13 @@ impl LivePath {
         }
     }
 
-    /// No connection has a stream any more.
-    pub fn leave_all(&mut self) {
-        for (_, (stream, member)) in std::mem::take(&mut self.members) {
-            self.viewers.leave(stream, member);
+    /// No other connections than these have a stream any more.
+    pub fn leave_others(&mut self, playing: &BTreeSet<u32>) {
+        let others: Vec<u32> = self.members.keys().copied().filter(|own| !playing.contains(own)).collect();
+        for connection in others {
+            if let Some((stream, _)) = self.members.get(&connection).copied() {
+                self.leave(stream, connection);
+            }
         }
     }
 

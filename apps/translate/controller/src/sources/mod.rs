@@ -19,6 +19,7 @@ use media::settings::access::Access;
 use media::settings::plain::{MP2T, Plain};
 use media::settings::{Named, Settings as Engine};
 use media::sockets::shared::Shared;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use wire::rtp;
@@ -44,6 +45,15 @@ pub enum SourceEvent {
         /// Why.
         refusal: Refusal,
     },
+    /// It has a session, by which it is known.
+    Session {
+        /// Its number.
+        stream: u32,
+        /// Which one it was.
+        id: Id,
+        /// The session's name.
+        session: String,
+    },
     /// A packet has come on a connection: RTP.
     Packet {
         /// The stream's number.
@@ -58,6 +68,9 @@ pub enum SourceEvent {
 /// Streams that were asked for.
 pub struct Sources {
     shared: Shared,
+    kept: Kept,
+    /// Whether it has had a program.
+    has_run: bool,
     path: Path,
     settings: Arc<Settings>,
     open: BTreeMap<u32, Open>,
@@ -67,25 +80,82 @@ pub struct Sources {
 
 struct Open {
     id: Id,
+    source: Source,
+    /// Its session, once it has one.
+    session: Option<String>,
     /// What is told it at its end.
     stop: Arc<Notify>,
     /// What the configuration does not say of it.
     own: Option<Named>,
 }
 
+/// In front of the numbers of streams, in keys of records.
+const SOURCE: &str = "source ";
+
+/// What of a stream outlasts the process, beside what the media proxy's state machine keeps.
+#[derive(Debug, Serialize, Deserialize)]
+struct SourceRecord {
+    id: Id,
+    source: Source,
+    session: Option<String>,
+}
+
 impl Sources {
     /// None yet. Events go to `events`.
-    pub fn new(settings: &Arc<Settings>, events: UnboundedSender<SourceEvent>) -> Result<Sources, String> {
-        let shared = Shared::new(Arc::new(engine(settings, [])), Kept::default())?;
+    pub fn new(settings: &Arc<Settings>, kept: Kept, events: UnboundedSender<SourceEvent>) -> Result<Sources, String> {
+        let shared = Shared::new(Arc::new(engine(settings, [])), kept.clone())?;
         let path = Path::new(events.clone());
-        Ok(Sources { shared, path, settings: settings.clone(), open: BTreeMap::new(), next: 0, events })
+        let (settings, open) = (settings.clone(), BTreeMap::new());
+        Ok(Sources { shared, kept, has_run: false, path, settings, open, next: 0, events })
     }
 
-    /// Another program runs from now on.
-    pub fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
-        self.path.use_tables(tables)?;
-        self.shared.use_path(Box::new(self.path.clone()));
-        Ok(())
+    /// Another program runs from now on. Streams of an earlier process go on with the first one: their numbers, and
+    /// what they are.
+    pub fn use_tables(&mut self, tables: &NamedTables) -> Result<Vec<(u32, Source)>, String> {
+        let records = if std::mem::replace(&mut self.has_run, true) { Vec::new() } else { self.known() };
+        self.next = records.iter().map(|(_, record)| record.id).max().unwrap_or(self.next);
+        for (stream, SourceRecord { source, id, session }) in &records {
+            let (_, own) = self.named(source, *id);
+            let own = Open { id: *id, source: source.clone(), session: session.clone(), stop: Arc::default(), own };
+            self.open.insert(*stream, own);
+        }
+        self.tell_engine();
+        let flows = self.path.use_tables(tables)?;
+        self.shared.use_path(Box::new(self.path.clone()), flows);
+        for (stream, record) in &records {
+            self.view(*stream, record.session.clone());
+        }
+        Ok(records.into_iter().map(|(stream, record)| (stream, record.source)).collect())
+    }
+
+    /// What was kept of streams.
+    fn known(&self) -> Vec<(u32, SourceRecord)> {
+        let read = |(key, value): (String, Vec<u8>)| {
+            let stream = u32::from_str_radix(key.strip_prefix(SOURCE)?, 16).ok()?;
+            let record = serde_json::from_slice(&value);
+            let record = record.inspect_err(|error| {
+                tracing::warn!("what was kept of a stream can't be read: {error}");
+            });
+            Some((stream, record.ok()?))
+        };
+        self.kept.all().into_iter().filter_map(read).collect()
+    }
+
+    /// Keeps what is known of a stream, or that there is none any more.
+    fn keep(&self, stream: u32) {
+        let record = self.open.get(&stream).and_then(|own| {
+            let Open { id, source, session, .. } = own;
+            serde_json::to_vec(&SourceRecord { id: *id, source: source.clone(), session: session.clone() }).ok()
+        });
+        self.kept.change([(format!("{SOURCE}{stream:04x}"), record)]);
+    }
+
+    /// A stream has a session, by which it is known.
+    pub fn has_session(&mut self, stream: u32, id: Id, session: String) {
+        if let Some(own) = self.open.get_mut(&stream).filter(|own| own.id == id) {
+            own.session = Some(session);
+            self.keep(stream);
+        }
     }
 
     /// Other settings from now on.
@@ -99,37 +169,49 @@ impl Sources {
         self.shared.set_settings(&Arc::new(engine(&self.settings, own)));
     }
 
+    /// What a stream is called, and what the configuration does not say of it.
+    fn named(&self, source: &Source, id: Id) -> (String, Option<Named>) {
+        let place = match source {
+            Source::Named(name) | Source::Server(name) => return (name.clone(), None),
+            Source::Place(place) => place,
+        };
+        let name = format!("~{id}");
+        let interface = self.settings.interface.clone().filter(|_| place.address.is_multicast());
+        let places = vec![(place.address, place.port)];
+        // It is read once for each, and is right.
+        let Ok(description) = Description::parse(MP2T.as_bytes()) else { return (name, None) };
+        let plain = Plain { places, source: place.source, interface, bare: true, description };
+        let (url, plain) = (source.shown(), Some(Arc::new(plain)));
+        (name.clone(), Some(Named { name, url, live: Some(true), plain, ..Named::default() }))
+    }
+
     /// Asks for a stream.
     pub fn open(&mut self, stream: u32, source: &Source) {
         self.close(stream);
         self.next = (self.next + 1) & 0xff_ffff;
-        let (id, stop) = (self.next, Arc::new(Notify::new()));
-        let (name, own) = match source {
-            Source::Named(name) => (name.clone(), None),
-            Source::Server(rest) => (rest.clone(), None),
-            Source::Place(place) => {
-                let name = format!("~{id}");
-                let interface = self.settings.interface.clone().filter(|_| place.address.is_multicast());
-                let places = vec![(place.address, place.port)];
-                // It is read once for each, and is right.
-                let Ok(description) = Description::parse(MP2T.as_bytes()) else { return };
-                let plain = Plain { places, source: place.source, interface, bare: true, description };
-                let (url, plain) = (source.shown(), Some(Arc::new(plain)));
-                (name.clone(), Some(Named { name, url, live: Some(true), plain, ..Named::default() }))
-            }
-        };
+        let id = self.next;
+        let (_, own) = self.named(source, id);
         let is_own = own.is_some();
-        self.open.insert(stream, Open { id, stop: stop.clone(), own });
+        self.open.insert(stream, Open { id, source: source.clone(), session: None, stop: Arc::default(), own });
         if is_own {
             self.tell_engine();
         }
+        self.keep(stream);
+        self.view(stream, None);
+    }
+
+    /// Has a stream viewed, by the session that it has already, if there is one.
+    fn view(&self, stream: u32, session: Option<String>) {
+        let Some(own) = self.open.get(&stream) else { return };
+        let (name, _) = self.named(&own.source, own.id);
         let viewing = viewer::Viewing {
             stream,
-            id,
+            id: own.id,
             url: format!("rtsp://translate/{name}"),
+            session,
             shared: self.shared.clone(),
             events: self.events.clone(),
-            stop,
+            stop: own.stop.clone(),
         };
         tokio::spawn(viewer::run(viewing));
     }
@@ -138,6 +220,7 @@ impl Sources {
     pub fn close(&mut self, stream: u32) {
         let Some(own) = self.open.remove(&stream) else { return };
         own.stop.notify_one();
+        self.keep(stream);
         if own.own.is_some() {
             self.tell_engine();
         }

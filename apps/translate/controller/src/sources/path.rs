@@ -103,19 +103,20 @@ impl Path {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another program runs from now on. Entries that are none of this controller's are another one's that is gone.
-    pub(super) fn use_tables(&self, tables: &NamedTables) -> Result<(), String> {
+    /// Another program runs from now on. The first one may have entries of another process: they are returned, as far
+    /// as the state machine knows of such.
+    pub(super) fn use_tables(&self, tables: &NamedTables) -> Result<Vec<(FlowKey, Flow)>, String> {
         let text = |error: NameError| error.to_string();
-        let mut flows: Table<FlowKey, (u32, u8, u8)> = tables.table("origins.flows").map_err(text)?;
+        let flows: Table<FlowKey, (u32, u8, u8)> = tables.table("origins.flows").map_err(text)?;
         let streams = tables.table("ring.streams").map_err(text)?;
         let mut state = self.lock();
-        for (key, _) in flows.entries() {
-            if !state.entries.contains_key(&(key.src, key.dst)) {
-                flows.remove(&key);
-            }
-        }
+        let others: Vec<FlowKey> = flows.entries().into_iter().map(|(key, _)| key).collect();
+        let others = others.into_iter().filter(|key| !state.entries.contains_key(&(key.src, key.dst)));
+        let (again, tapped, rate, track, generation) = (false, false, 0, 0, 0);
+        let flow = Flow { leads: Leads::Nobody, again, tapped, rate, track, generation };
+        let others = others.map(|key| (key, flow)).collect();
         state.tables = Some(Tables { flows, streams });
-        Ok(())
+        Ok(others)
     }
 
     /// Tracks of which the first packet has come since they have another server.

@@ -30,6 +30,8 @@ pub(super) struct Viewing {
     pub(super) stream: u32,
     pub(super) id: Id,
     pub(super) url: String,
+    /// The session that it has already.
+    pub(super) session: Option<String>,
     pub(super) shared: Shared,
     pub(super) events: UnboundedSender<SourceEvent>,
     pub(super) stop: Arc<Notify>,
@@ -56,7 +58,7 @@ pub(super) async fn run(own: Viewing) {
         session: None,
     };
     tokio::select! {
-        refusal = client.view(&own.url, port) => refused(refusal),
+        refusal = client.view(&own, port) => refused(refusal),
         () = own.stop.notified() => {}
     }
     if client.session.is_some() {
@@ -77,10 +79,17 @@ struct Client {
 
 impl Client {
     /// Has a stream come to a port; returns when it has ended, with the reason.
-    async fn view(&mut self, url: &str, port: u16) -> Refusal {
-        match self.play(url, port).await {
-            Ok(()) => {}
-            Err(refusal) => return refusal,
+    async fn view(&mut self, own: &Viewing, port: u16) -> Refusal {
+        let url = &own.url;
+        if !self.goes_on(url, own.session.clone()).await {
+            self.session = None;
+            if let Err(refusal) = self.play(url, port).await {
+                return refusal;
+            }
+            if let Some(session) = self.session.clone() {
+                // Whoever takes it ends with the controller.
+                let _ = own.events.send(SourceEvent::Session { stream: own.stream, id: own.id, session });
+            }
         }
         loop {
             // Nothing is said unasked but the end.
@@ -91,6 +100,12 @@ impl Client {
                 return refusal;
             }
         }
+    }
+
+    /// Whether a session of a process before is there still.
+    async fn goes_on(&mut self, url: &str, session: Option<String>) -> bool {
+        self.session = session;
+        self.session.is_some() && self.ask("GET_PARAMETER", url, &[]).await.is_ok()
     }
 
     async fn play(&mut self, url: &str, port: u16) -> Result<(), Refusal> {

@@ -297,18 +297,81 @@ fn a_reload_is_for_those_who_come() {
     assert!(model.open.values().all(|own| own.closed));
 }
 
+/// What there is when a process is killed: one that plays, one that waits, one whose answer is on its way, one that
+/// has a page of the host's own server.
+fn busy() -> (Model, [u32; 4]) {
+    let mut model = Model::new(Settings { http_server: Some("127.0.0.1:80".parse().unwrap()), ..settings() });
+    let plays = model.get(1, "/hall");
+    model.packets(model.open[&plays].stream, 1);
+    model.notice(plays, Notice::Acked(1));
+    let waits = model.get(2, "/rtp/239.1.2.3:5004");
+    let answers = model.get(3, "/status");
+    let relays = model.get(4, "/page");
+    (model, [plays, waits, answers, relays])
+}
+
 #[test]
-fn what_a_process_before_has_left_is_in_nobody_s_way() {
-    let mut model = Model::new(settings());
-    for (number, generation) in [(1, 7), (2, 9)] {
-        model.open.insert(number, model::Open { generation, ..model::Open::default() });
+fn another_process_goes_on() {
+    let (mut model, [plays, waits, answers, relays]) = busy();
+    let stream = model.open[&plays].stream;
+    model.again(true, settings());
+    assert_eq!((model.proxy.counts.taken_up, model.proxy.counts.not_taken_up), (3, 1));
+    assert_eq!((model.open[&plays].member, model.open[&plays].aborted), (Some(stream), false));
+    assert!(model.open[&relays].aborted, "nobody has the rest of its answer");
+    let ended: Vec<_> = model.log.iter().map(|own| (own.ended, own.id, &*own.request)).collect();
+    assert_eq!(ended, [("not_taken_up", model.open[&relays].generation, "")]);
+    // The answer goes out by itself, and the stream that is awaited comes.
+    let generation = model.open[&waits].generation;
+    model.packets(model.open[&waits].stream, 1);
+    assert_eq!((model.open[&waits].next, model.open[&waits].generation), (Some(Next::Stream), generation));
+    assert_eq!(model.answered(answers).0, 200);
+    assert_eq!(model.log.last().unwrap().ended, "complete");
+    // Nobody gets a number that is in use, and others join the stream.
+    let other = model.get(5, "/hall");
+    model.packets(stream, 1);
+    assert!(other > relays && model.open[&other].generation > model.open[&relays].generation);
+    assert_eq!((model.open[&other].stream, model.open[&other].member), (stream, Some(stream)));
+    let text = "GET /hall HTTP/1.1".to_owned();
+    let states = model.proxy.session_states();
+    assert_eq!((states[0].id, &states[0].request, &*states[0].state), (model.open[&plays].generation, &text, "plays"));
+    for number in [plays, waits, other] {
+        model.notice(number, Notice::Ended(Over::Reset));
     }
-    model.event(|proxy| proxy.end_left(vec![(1, 7), (2, 9)]));
-    assert!(model.open.values().all(|own| own.aborted));
+    let logged = &model.log[model.log.len() - 3];
+    assert_eq!((&logged.request, logged.stream.as_deref(), logged.ended), (&text, Some("hall"), "client_closed"));
+    model.notice(relays, Notice::Ended(Over::Aborted));
+    model.wait(SECOND * 10);
+    assert_eq!((model.proxy.sizes(), model.kept.len(), model.streams.len()), ((0, 0, 0), 0, 0));
+    assert_eq!(model.probed, [key("10.0.1.11", 4)], "a client that has lost the reset gets another one");
+}
+
+#[test]
+fn what_is_older_than_its_client_is_reset() {
+    let (mut model, [plays, waits, answers, relays]) = busy();
+    // One that the program does not have yet as it is kept.
+    let gone = model.get(9, "/hall");
+    model.open.remove(&gone);
+    model.again(false, settings());
+    assert!([plays, waits, answers, relays].iter().all(|number| model.open[number].aborted));
+    assert_eq!((model.proxy.counts.taken_up, model.proxy.counts.not_taken_up, model.log.len()), (0, 5, 5));
+    assert!(model.log.iter().all(|own| own.ended == "not_taken_up"));
     let number = model.get(1, "/status");
-    assert_eq!((number, model.open[&number].generation), (3, 10));
+    assert!(number > gone || number == 5, "{number}");
     assert_eq!(model.answered(number).0, 200);
-    model.notice(2, Notice::Ended(Over::Aborted));
-    model.notice(1, Notice::Ended(Over::Aborted));
-    assert_eq!((model.proxy.sizes(), model.log.len()), ((0, 0, 0), 1));
+    for number in [plays, waits, answers, relays] {
+        model.notice(number, Notice::Ended(Over::Aborted));
+    }
+    model.wait(SECOND * 10);
+    assert_eq!((model.probed.len(), model.kept.len(), model.proxy.sizes()), (5, 0, (0, 0, 0)));
+}
+
+#[test]
+fn a_stream_that_is_another_one_now_goes_on_for_its_viewers() {
+    let (mut model, [plays, ..]) = busy();
+    let none = media::settings::Settings { streams: Vec::new(), ..(*settings().sources).clone() };
+    model.again(true, Settings { sources: Arc::new(none), ..settings() });
+    let stream = model.open[&plays].stream;
+    assert_eq!(model.open[&plays].member, Some(stream));
+    model.event(|proxy| proxy.source_ended(stream, refusal::NOT_THERE));
+    assert!(model.open[&plays].closed);
 }

@@ -12,9 +12,10 @@ use media::settings::{Allowed, Credentials, Named};
 use translate::http::target::Source;
 use translate::proxy::Proxy;
 use translate::proxy::requests::Segment;
+use translate::proxy::take_up::Left;
 use translate::proxy::world::{Effect, Ended, World};
 use translate::settings::Settings;
-use translate::tables::{DOCUMENTS, Next, Notice, Order, Over, StreamCounts, Totals};
+use translate::tables::{DOCUMENTS, LeftConnection, Next, Notice, Order, Over, StreamCounts, Totals};
 use wire::flow_key::FlowKey;
 
 #[derive(Clone, Default)]
@@ -60,6 +61,9 @@ pub struct Model {
     pub now: Duration,
     pub open: BTreeMap<u32, Open>,
     pub refused: Vec<FlowKey>,
+    pub probed: Vec<FlowKey>,
+    /// What the state machine has kept, by key.
+    pub kept: BTreeMap<String, Vec<u8>>,
     pub streams: BTreeMap<u32, Source>,
     /// Requests that the host's own server has got, and readings that it may do.
     pub server: BTreeMap<u32, (Vec<u8>, u32)>,
@@ -98,6 +102,8 @@ impl Model {
             now: Duration::from_secs(1000),
             open: BTreeMap::new(),
             refused: Vec::new(),
+            probed: Vec::new(),
+            kept: BTreeMap::new(),
             streams: BTreeMap::new(),
             server: BTreeMap::new(),
             credit: 0,
@@ -112,6 +118,12 @@ impl Model {
         while let Some(effect) = self.proxy.next_effect() {
             self.carry_out(effect);
         }
+        for (key, value) in self.proxy.take_records() {
+            match value {
+                Some(value) => _ = self.kept.insert(key, value),
+                None => _ = self.kept.remove(&key),
+            }
+        }
         result
     }
 
@@ -123,6 +135,7 @@ impl Model {
                     assert!(self.open.insert(number, own).is_none(), "connection {number} is opened twice");
                 }
                 Order::Refuse(key) => self.refused.push(key),
+                Order::Probe(key, _) => self.probed.push(key),
                 Order::Close | Order::Abort | Order::Credit(_) => {
                     let own = self.open.get_mut(&number).expect("an order for a connection that is open");
                     assert_eq!(own.generation, generation);
@@ -164,6 +177,33 @@ impl Model {
             Effect::Disconnect(connection) => _ = self.server.remove(&connection),
             Effect::Log(ended) => self.log.push(*ended),
         }
+    }
+
+    /// The process is killed, and another one goes on; what it logs is all that there is from then on.
+    pub fn again(&mut self, is_exact: bool, settings: Settings) {
+        let of = |(number, own): (&u32, &Open)| LeftConnection {
+            number: *number,
+            generation: own.generation,
+            key: own.key.unwrap_or(FlowKey::UNSPECIFIED),
+            stream: own.stream,
+            documents: own.documents,
+            delivered: own.acked,
+            ends: own.closed || own.next == Some(Next::Close),
+            heard: self.now,
+            is_sound: true,
+        };
+        let left = Left {
+            records: self.kept.clone().into_iter().collect(),
+            streams: self.streams.clone().into_iter().collect(),
+            connections: self.open.iter().map(of).collect(),
+            held: Vec::new(),
+            is_exact,
+        };
+        self.proxy = Proxy::new(self.counted.clone(), Arc::new(settings));
+        self.log.clear();
+        self.server.clear();
+        self.open.values_mut().for_each(|own| own.member = None);
+        self.event(|proxy| proxy.take_up(left));
     }
 
     /// A client connects and sends something; the number of its connection, if it has one by then.
