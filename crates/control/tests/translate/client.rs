@@ -98,7 +98,7 @@ pub struct Options {
 pub struct Client {
     /// What a stranger's segment says.
     pub flags: u8,
-    options: Options,
+    pub options: Options,
     pub sent: u32,
     /// The next byte, counted from the first one; its number is `base` more.
     pub received: u64,

@@ -224,8 +224,7 @@ fn calm(story: &Story, world: &mut World) {
         last.filter(|_| data.len() > world.watch.document).map(|ts| u32::from_be_bytes(ts[5..9].try_into().unwrap()))
     };
     // A timeout may have been put off for a minute at most, and a rate may have fallen to a segment in 64 seconds.
-    // 1316 bytes do not fit into the next smaller size that a cookie keeps.
-    let is_small = story.scene.client.mss < 1380 || story.scene.client.buffer < 1316;
+    let is_small = story.scene.client.buffer < 1316;
     let goes_on = wait(world, 140_000, |world| {
         is_small || received(world).is_some_and(|last| last > begun.1) || ended(world).contains(&4)
     });

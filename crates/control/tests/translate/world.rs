@@ -9,7 +9,7 @@ use dataplane::EngineKind;
 use dataplane::step::{Compiled, StepOutput, Stepper};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::client::{ACK, CLIENT, Client, FIN, OWN, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
+use crate::client::{ACK, Client, FIN, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
 use crate::link::Link;
 use crate::watch::Watch;
 
