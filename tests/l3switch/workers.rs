@@ -17,8 +17,8 @@ over_both!(two_workers_that_sleep, two_workers_that_poll);
 const FLOWS: u32 = 40;
 const NUMBERS: u32 = 150;
 /// Rounds of numbers that a receiver may be behind the sender. What is under way, two packets of each flow a round,
-/// must fit in the queue in front of a port, 256 frames of a veth device: a machine that stands still for a moment loses
-/// what does not.
+/// must fit in the queue in front of a port, 256 frames of a veth device: a machine that stands still for a moment
+/// loses what does not.
 const BEHIND: u32 = 2;
 /// Stations that are learned, and how many of their frames may be under way.
 const STATIONS: u32 = 1000;
