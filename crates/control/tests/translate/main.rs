@@ -377,6 +377,7 @@ fn routers_may_cut_segments_that_are_too_long_for_one_of_them() {
         let good = world.client.segment(ACK, &[]);
         let under_way = u32::from_be_bytes(good[42..46].try_into().unwrap());
         let frame = error(under_way.wrapping_add(ahead), damage);
+        world.watch.is_narrow = true;
         assert!(world.stepper.receive(1, &frame).is_empty());
         world.run(50);
         assert_eq!(world.in_parts != 0, counts, "{ahead} {damage}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use media_cache::{Cache, Item, Kind, Reader, Recording, Segment};
+use media_cache::{Cache, Item, Kind, Reader, Segment};
 use wire::rtp::{self, Header};
 use wire::sdp::Description;
 
@@ -45,8 +45,11 @@ fn span(segments: &[Segment]) -> Option<(u64, u64)> {
 }
 
 impl RecordedFilm {
-    /// The recordings of a stream at a time; `Err` where there are none, or they can't be read.
-    pub fn open(cache: &Cache, name: &str, start: Start, now: Duration) -> Result<RecordedFilm, String> {
+    /// The recordings of a stream at a time; none where nothing of the first one is written yet.
+    ///
+    /// # Errors
+    /// There are none, or they can't be read.
+    pub fn open(cache: &Cache, name: &str, start: Start, now: Duration) -> Result<Option<RecordedFilm>, String> {
         let text = |error: media_cache::Error| error.to_string();
         let wanted = match start {
             Start::Ago(ago) => Some(now.saturating_sub(ago)),
@@ -54,37 +57,42 @@ impl RecordedFilm {
             Start::Beginning => None,
         };
         let wanted = wanted.map(|own| own.as_micros() as u64);
-        let all = |track: u16| -> Result<Vec<(Recording, Reader, (u64, u64))>, String> {
+        let all = |track: u16| -> Result<Vec<(Reader, (u64, u64))>, String> {
             let mut found = Vec::new();
             for recording in cache.find(name, track).map_err(text)? {
                 let reader = cache.read(recording.id).map_err(text)?;
                 if let Some(span) = span(&reader.all_segments()) {
-                    found.push((recording, reader, span));
+                    found.push((reader, span));
                 }
             }
             Ok(found)
         };
         // The first track decides which one it is: the one that has this time, or the next one; else the last.
         let mut leading = (0, Vec::new());
+        let mut is_begun = false;
         for track in 0..MOST_TRACKS {
             leading = (track, all(track)?);
             if !leading.1.is_empty() {
                 break;
             }
+            is_begun |= !cache.find(name, track).map_err(text)?.is_empty();
+        }
+        if leading.1.is_empty() && is_begun {
+            return Ok(None);
         }
         let (first, found) = leading;
         let at = wanted.and_then(|wanted| found.iter().position(|(.., (_, last))| *last >= wanted));
         let at = at.unwrap_or(found.len().saturating_sub(1));
-        let (recording, reader, span) = found.into_iter().nth(at).ok_or("there is no recording")?;
-        let description = Description::parse(recording.source.sdp.as_bytes()).map_err(|_| "its description is lost")?;
+        let (reader, span) = found.into_iter().nth(at).ok_or("there is no recording")?;
+        let sdp = reader.recording().source.sdp.clone();
+        let description = Description::parse(sdp.as_bytes()).map_err(|_| "its description is lost")?;
         let mut tracks = vec![(usize::from(first), reader, span)];
         for track in first + 1..description.media() as u16 {
             // That of the same time.
-            let shared =
-                |(.., own): &(Recording, Reader, (u64, u64))| own.1.min(span.1).saturating_sub(own.0.max(span.0));
+            let shared = |(_, own): &(Reader, (u64, u64))| own.1.min(span.1).saturating_sub(own.0.max(span.0));
             let best = all(track)?.into_iter().max_by_key(shared);
-            let best = best.filter(|own| own.2.0 <= span.1 && span.0 <= own.2.1);
-            tracks.extend(best.map(|(_, reader, span)| (usize::from(track), reader, span)));
+            let best = best.filter(|own| own.1.0 <= span.1 && span.0 <= own.1.1);
+            tracks.extend(best.map(|(reader, span)| (usize::from(track), reader, span)));
         }
         let began = tracks.iter().map(|(.., (first, _))| *first).min().unwrap_or_default();
         let start = wanted.map_or(0, |wanted| wanted.saturating_sub(began));
@@ -94,7 +102,7 @@ impl RecordedFilm {
             Track { track, reader, offset, next: None, is_wanted: false, has_ended: false }
         };
         let tracks = tracks.into_iter().map(track).collect();
-        Ok(RecordedFilm { description, tracks, start: Duration::from_micros(start) })
+        Ok(Some(RecordedFilm { description, tracks, start: Duration::from_micros(start) }))
     }
 }
 

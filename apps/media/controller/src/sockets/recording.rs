@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use media_cache::Cache;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use wire::rtsp::framing::{Framer, Item};
 use wire::rtsp::url::{self, Url};
 
@@ -20,6 +20,9 @@ use crate::cache::start::{START, Start};
 const BATCH: usize = 64;
 /// Packets that are due within this time are sent together.
 const PACE: Duration = Duration::from_millis(2);
+/// How long the first block of a recording is waited for, and between two looks.
+const FIRST: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
 /// Both ends of a connection that is none.
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -106,8 +109,17 @@ async fn open(cache: Cache, text: &str) -> Result<Box<Server<RecordedFilm>>, Str
     let (name, _) = path.split_once('?').unwrap_or((path, ""));
     let start = url::parameter(text, START).and_then(Start::parse).unwrap_or(Start::Beginning);
     let name = name.to_owned();
-    let opened = spawn_blocking(move || RecordedFilm::open(&cache, &name, start, wall()));
-    let film = opened.await.map_err(|error| error.to_string())??;
-    let start = film.start;
-    Ok(Box::new(Server::new(film, start)))
+    let begun = Instant::now();
+    loop {
+        let (cache, name) = (cache.clone(), name.clone());
+        let opened = spawn_blocking(move || RecordedFilm::open(&cache, &name, start, wall()));
+        if let Some(film) = opened.await.map_err(|error| error.to_string())?? {
+            let start = film.start;
+            return Ok(Box::new(Server::new(film, start)));
+        }
+        if begun.elapsed() > FIRST {
+            return Err("nothing of it is written yet".into());
+        }
+        sleep(LOOK).await;
+    }
 }
