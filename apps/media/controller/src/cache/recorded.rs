@@ -44,6 +44,9 @@ fn span(segments: &[Segment]) -> Option<(u64, u64)> {
     Some((first.first_clock, first.first_clock + length))
 }
 
+/// A recording, and from when to when it is.
+type Spanned = (Reader, (u64, u64));
+
 impl RecordedFilm {
     /// The recordings of a stream at a time; none where nothing of the first one is written yet.
     ///
@@ -57,7 +60,7 @@ impl RecordedFilm {
             Start::Beginning => None,
         };
         let wanted = wanted.map(|own| own.as_micros() as u64);
-        let all = |track: u16| -> Result<Vec<(Reader, (u64, u64))>, String> {
+        let all = |track: u16| -> Result<Vec<Spanned>, String> {
             let mut found = Vec::new();
             for recording in cache.find(name, track).map_err(text)? {
                 let reader = cache.read(recording.id).map_err(text)?;
@@ -89,7 +92,7 @@ impl RecordedFilm {
         let mut tracks = vec![(usize::from(first), reader, span)];
         for track in first + 1..description.media() as u16 {
             // That of the same time.
-            let shared = |(_, own): &(Reader, (u64, u64))| own.1.min(span.1).saturating_sub(own.0.max(span.0));
+            let shared = |(_, own): &Spanned| own.1.min(span.1).saturating_sub(own.0.max(span.0));
             let best = all(track)?.into_iter().max_by_key(shared);
             let best = best.filter(|own| own.1.0 <= span.1 && span.0 <= own.1.1);
             tracks.extend(best.map(|(reader, span)| (usize::from(track), reader, span)));

@@ -379,7 +379,8 @@ mod tests {
                 self.now = self.now.max(due);
             }
             self.now = end;
-            let number = |channel: u8, bytes: &[u8]| (channel % 2 == 0).then(|| Header::read(bytes).unwrap().sequence);
+            let number =
+                |channel: u8, bytes: &[u8]| channel.is_multiple_of(2).then(|| Header::read(bytes).unwrap().sequence);
             data.into_iter().map(|(channel, bytes)| (channel, number(channel, &bytes))).collect()
         }
     }

@@ -29,7 +29,7 @@ enum Action {
     Unpin(One),
     /// Remove a recording
     Rm(One),
-    /// Look at all recordings in a directory that no proxy has now: what a crash has left is made whole, and damage told
+    /// Look at all recordings in a directory that no proxy has now, mend what a crash has left, tell what is lost
     Check(Check),
 }
 

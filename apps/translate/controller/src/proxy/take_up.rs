@@ -26,6 +26,12 @@ const FORGOTTEN: Duration = Duration::from_millis(1500);
 /// What clients are asked with: no number that any of them is likely to await.
 const PROBE: u32 = 1;
 
+/// How often they are asked: one answer in eight has a number that looks like a cookie's, and nobody is reset by that
+/// until the cookies' period of 64 s has ended.
+const PROBES: u32 = 8;
+/// Between two times.
+const BETWEEN: Duration = Duration::from_secs(20);
+
 /// What a process before has left.
 #[derive(Clone, Debug, Default)]
 pub struct Left {
@@ -48,8 +54,11 @@ pub(super) struct Taken {
     pub(super) held: KeyedMap<FlowKey, ()>,
     /// Connections that are looked at once more.
     again: Vec<(u32, u32)>,
-    /// Clients that are asked where they are, so that they are reset by exact numbers.
+    /// Clients that are asked where they are, so that they are reset by exact numbers; how often that was done,
     probes: Vec<FlowKey>,
+    probed: u32,
+    /// and when it is done again.
+    probes_at: Duration,
     at: Duration,
 }
 
@@ -101,8 +110,13 @@ impl<W: World> Proxy<W> {
                 self.effect(Effect::Order(number, generation, Order::Credit(0)));
             }
         }
-        for key in std::mem::take(&mut self.taken.probes) {
-            self.probe(key);
+        if self.taken.probed < PROBES && self.taken.probes_at <= self.now {
+            self.taken.probed += 1;
+            self.taken.probes_at = self.now + BETWEEN;
+            let probes = self.taken.probes.clone();
+            probes.into_iter().for_each(|key| self.probe(key));
+        } else if self.taken.probed == PROBES {
+            self.taken.probes.clear();
         }
         let held: Vec<FlowKey> = self.taken.held.drain().map(|(key, ())| key).collect();
         for key in held {
