@@ -139,7 +139,7 @@ fn parts_are_filled_alike() {
         world.scene.loss = 0;
         world.run(3000);
         let body = world.client.data.strip_prefix(HEAD).expect("the head comes first");
-        assert!(body.len() % 188 == 0 && body.chunks(188).all(|packet| packet[0] == 0x47), "{fill}");
+        assert!(body.len().is_multiple_of(188) && body.chunks(188).all(|packet| packet[0] == 0x47), "{fill}");
         let nulls = body.chunks(188).filter(|packet| packet[1..4] == [0x1f, 0xff, 0x10]).count();
         assert!(body.len() / 188 > 1000 && nulls > 5 && nulls < 1000, "{fill}: {nulls} of {}", body.len() / 188);
     }
