@@ -92,7 +92,9 @@ fn recorded(driver: &str) {
     assert_eq!((shown["ended"].as_str(), shown["lost"].as_u64()), (None, Some(0)), "{shown}");
     let refused = media.millrace(&["media", "cache", "rm", &id]);
     assert!(refused.status != Some(0) && refused.stderr.starts_with("error"), "it is written now: {refused:?}");
-    assert_eq!(media.metric("media_recorded_packets_total"), 2 * u64::from(PACKETS));
+    // Behind an `afpacket` port the packet by which the sender is known may be one of them.
+    let recorded = media.metric("media_recorded_packets_total") - 2 * u64::from(PACKETS);
+    assert!(recorded == 0 || (recorded == 1 && driver == "afpacket"), "{recorded} packets too many");
     assert!(media.metric("media_cache_wakeups_total") < u64::from(PACKETS) / 10);
     // A seek begins there, and numbers go on.
     let url = later[0].url.clone();
@@ -147,6 +149,7 @@ fn published_streams_are_recorded() {
         let sent = publisher.sent.clone();
         drop(publisher);
         media.wait("the stream is there", |media| media.json(&["media", "streams"]).as_array().unwrap().is_empty());
+        media.wait("it is recorded", |media| recordings(media, "stage").iter().any(|own| !own["ended"].is_null()));
         let shown = recording(&media, "stage");
         assert_eq!((&shown["ended"], &shown["packets"]), (&"finished".into(), &PACKETS.into()), "{shown}");
         let mut again = viewer(&media, PROXIES[0], "stage?start=0", 1);

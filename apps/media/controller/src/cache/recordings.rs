@@ -34,11 +34,16 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+/// Copies of the last packets of a track come this long after its end at most.
+const UNDER_WAY: Duration = Duration::from_millis(300);
+
 /// See the module.
 #[derive(Debug)]
 pub struct Recordings {
     cache: Cache,
     recorders: HashMap<u32, Recorder>,
+    /// When those end whose tracks have ended.
+    ends: HashMap<u32, Duration>,
     counts: Counts,
 }
 
@@ -70,7 +75,7 @@ impl Recordings {
     pub fn open(settings: &CacheSettings) -> Result<Recordings, String> {
         let wrong = |error: media_cache::Error| format!("the cache: {error}");
         let cache = Cache::open(&settings.directory, settings.own.clone()).map_err(wrong)?;
-        Ok(Recordings { cache, recorders: HashMap::new(), counts: Counts::default() })
+        Ok(Recordings { cache, recorders: HashMap::new(), ends: HashMap::new(), counts: Counts::default() })
     }
 
     /// The cache.
@@ -82,6 +87,7 @@ impl Recordings {
     pub fn begin(&mut self, number: u32, what: &Recorded<'_>) {
         tracing::info!(stream = what.name, track = what.track, "a recording begins");
         self.counts.begun += 1;
+        self.finish(number);
         self.recorders.insert(number, self.cache.record(source(what)));
     }
 
@@ -100,10 +106,13 @@ impl Recordings {
             self.recorders.iter_mut().filter_map(|(number, own)| own.poll(arrival.monotonic).err().map(|_| *number));
         let ended: Vec<u32> = ended.collect();
         ended.into_iter().for_each(|number| self.leave(number));
+        let over: Vec<u32> = self.ends.iter().filter(|(_, at)| **at <= clock).map(|(number, _)| *number).collect();
+        over.into_iter().for_each(|number| self.finish(number));
     }
 
     /// A recording can't go on; its stream does.
     fn leave(&mut self, number: u32) {
+        self.ends.remove(&number);
         let Some(own) = self.recorders.remove(&number) else { return };
         let source = &own.recording().source;
         tracing::warn!(stream = source.key, track = source.track, "a recording has ended before its stream");
@@ -111,8 +120,13 @@ impl Recordings {
         self.add(&own);
     }
 
-    /// A track has ended.
-    pub fn end(&mut self, number: u32) {
+    /// A track has ended; what of it is on its way to the controller belongs to it.
+    pub fn end(&mut self, number: u32, clock: Duration) {
+        self.ends.insert(number, clock + UNDER_WAY);
+    }
+
+    fn finish(&mut self, number: u32) {
+        self.ends.remove(&number);
         if let Some(own) = self.recorders.remove(&number) {
             self.add(&own);
             own.finish();

@@ -289,7 +289,10 @@ impl<W: World> Proxy<W> {
     /// `generation` is the number that its flow entry had.
     pub fn deliver(&mut self, track: u32, generation: u32, packet: &[u8]) {
         self.counts.tapped += 1;
-        let Some((upstream, track)) = self.tracks.get(&track).copied() else { return };
+        let Some((upstream, track)) = self.tracks.get(&track).copied() else {
+            // Its track has ended meanwhile.
+            return self.world.record(track, packet);
+        };
         let Some(header) = rtp::Header::read(packet) else { return };
         self.resume(upstream, track, header);
         self.record_packet(upstream, track, packet);

@@ -128,7 +128,8 @@ impl World for Live {
     }
 
     fn end_recording(&mut self, track: u32) {
-        self.recordings.iter_mut().for_each(|own| own.end(track));
+        let clock = Duration::from_nanos(self.clock());
+        self.recordings.iter_mut().for_each(|own| own.end(track, clock));
     }
 
     fn recordings(&self) -> Option<(Counts, media_cache::Status)> {
