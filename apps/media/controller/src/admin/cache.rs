@@ -1,7 +1,5 @@
 //! Queries about recordings.
 
-use std::collections::HashSet;
-
 use control::application::{Answer, QueryError};
 use media_cache::{Cache, End, Error, Recording};
 use serde::{Deserialize, Serialize};
@@ -53,7 +51,10 @@ pub struct Remove {
 }
 
 fn failed(error: &Error) -> QueryError {
-    QueryError::Bad(error.to_string())
+    match error {
+        Error::Unknown(id) => QueryError::NotFound(format!("there is no recording {id}")),
+        _ => QueryError::Bad(error.to_string()),
+    }
 }
 
 fn state(cache: &Cache, own: Recording) -> Result<RecordingState, Error> {
@@ -86,12 +87,10 @@ pub fn answer(cache: Option<&Cache>, name: &str, with: &Json) -> Option<Answer> 
     Some(match name {
         "cache" => all(cache),
         "pin" => Pin::deserialize(with).map_err(|error| QueryError::Bad(error.to_string())).and_then(|own| {
-            known(cache, own.id)?;
             cache.pin(own.id, own.pinned).map_err(|error| failed(&error))?;
             Ok(json!({ "id": own.id, "pinned": own.pinned }))
         }),
         _ => Remove::deserialize(with).map_err(|error| QueryError::Bad(error.to_string())).and_then(|own| {
-            known(cache, own.id)?;
             cache.remove(own.id).map_err(|error| failed(&error))?;
             Ok(json!({ "removed": own.id }))
         }),
@@ -105,12 +104,4 @@ fn all(cache: &Cache) -> Answer {
         states.extend(state(cache, own).ok());
     }
     serde_json::to_value(states).map_err(|error| QueryError::Bad(error.to_string()))
-}
-
-fn known(cache: &Cache, id: u64) -> Result<(), QueryError> {
-    let ids: HashSet<u64> = cache.recordings().map_err(|error| failed(&error))?.into_iter().map(|own| own.id).collect();
-    match ids.contains(&id) {
-        true => Ok(()),
-        false => Err(QueryError::NotFound(format!("there is no recording {id}"))),
-    }
 }

@@ -60,40 +60,42 @@ impl RecordedFilm {
             Start::Beginning => None,
         };
         let wanted = wanted.map(|own| own.as_micros() as u64);
-        let all = |track: u16| -> Result<Vec<Spanned>, String> {
+        // Recordings of a track that have something, and whether there are others.
+        let all = |track: u16| -> Result<(Vec<Spanned>, bool), String> {
             let mut found = Vec::new();
-            for recording in cache.find(name, track).map_err(text)? {
+            let known = cache.find(name, track).map_err(text)?;
+            let count = known.len();
+            for recording in known {
                 let reader = cache.read(recording.id).map_err(text)?;
                 if let Some(span) = span(&reader.all_segments()) {
                     found.push((reader, span));
                 }
             }
-            Ok(found)
+            let others = found.len() < count;
+            Ok((found, others))
         };
         // The first track decides which one it is: the one that has this time, or the next one; else the last.
-        let mut leading = (0, Vec::new());
-        let mut is_begun = false;
+        let (mut first, mut found, mut is_begun) = (0, Vec::new(), false);
         for track in 0..MOST_TRACKS {
-            leading = (track, all(track)?);
-            if !leading.1.is_empty() {
+            let (of_track, others) = all(track)?;
+            (first, found, is_begun) = (track, of_track, is_begun || others);
+            if !found.is_empty() {
                 break;
             }
-            is_begun |= !cache.find(name, track).map_err(text)?.is_empty();
         }
-        if leading.1.is_empty() && is_begun {
+        if found.is_empty() && is_begun {
             return Ok(None);
         }
-        let (first, found) = leading;
         let at = wanted.and_then(|wanted| found.iter().position(|(.., (_, last))| *last >= wanted));
         let at = at.unwrap_or(found.len().saturating_sub(1));
         let (reader, span) = found.into_iter().nth(at).ok_or("there is no recording")?;
-        let sdp = reader.recording().source.sdp.clone();
-        let description = Description::parse(sdp.as_bytes()).map_err(|_| "its description is lost")?;
+        let sdp = reader.recording().source.sdp.as_bytes();
+        let description = Description::parse(sdp).map_err(|_| "its description is lost")?;
         let mut tracks = vec![(usize::from(first), reader, span)];
         for track in first + 1..description.media() as u16 {
             // That of the same time.
             let shared = |(_, own): &Spanned| own.1.min(span.1).saturating_sub(own.0.max(span.0));
-            let best = all(track)?.into_iter().max_by_key(shared);
+            let best = all(track)?.0.into_iter().max_by_key(shared);
             let best = best.filter(|own| own.1.0 <= span.1 && span.0 <= own.1.1);
             tracks.extend(best.map(|(reader, span)| (usize::from(track), reader, span)));
         }
