@@ -41,6 +41,7 @@ fn quiet() -> Scene {
         source_reordered: 0,
         source_duplicated: 0,
         source_late: 0,
+        switches: 0,
         sequence: 65500,
         forms: false,
         sizes: false,
@@ -105,6 +106,7 @@ fn a_stream_without_loss_is_whole() {
         world.run(1000);
         let read = read(&world.client.data);
         assert!(read.packets > 190, "{read:?}");
+        assert!(world.counter("only.sent") > 190, "{} have gone straight", world.counter("only.sent"));
         assert_eq!((read.missing, read.nulls, world.client.duplicates), (0, 0, 0), "{read:?}");
     }
 }

@@ -81,7 +81,8 @@ fn scene() -> impl Strategy<Value = Scene> {
         prop::sample::select(vec![0, 100, 1000, 5000]),
     );
     let ways = (0..4u8, 0..3u8, 0..2u8, any::<u32>(), 0..1_000_000u64);
-    (client(), link(), source(), settings, ways).prop_map(|(client, link, source, settings, ways)| {
+    let switches = prop::sample::select(vec![0, 0, 5, 50, 400]);
+    (client(), link(), source(), settings, ways, switches).prop_map(|(client, link, source, settings, ways, switches)| {
         let (delay, loss, reordered, duplicated, outages) = link;
         let ((source_loss, source_reordered, source_duplicated, source_late), sequence, forms, sizes, bare, period) =
             source;
@@ -98,6 +99,7 @@ fn scene() -> impl Strategy<Value = Scene> {
             source_reordered: if bare { 0 } else { source_reordered },
             source_duplicated,
             source_late,
+            switches,
             sequence,
             forms: forms && !bare,
             sizes,

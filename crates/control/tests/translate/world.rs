@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baker::ir::{Program, TableId, TableStore, interp::End};
+use baker::ir::{CounterId, CounterSlots, Program, TableEntry, TableId, TableStore, interp::End};
 use control::applications::Applications;
 use control::config::Config;
 use dataplane::EngineKind;
@@ -35,6 +35,8 @@ pub struct Scene {
     pub source_duplicated: u64,
     /// Of 1000 packets from the source wait for the next one.
     pub source_late: u64,
+    /// Of 1000 packets from the source, before which its viewer is the only one, or is so no more.
+    pub switches: u64,
     /// The first RTP sequence number.
     pub sequence: u16,
     /// Whether packets have contributing sources, extensions and padding by turns.
@@ -81,6 +83,8 @@ pub struct World {
     /// Until when nothing passes: to the program, and to the client.
     outages: [u64; 2],
     pub watch: Watch,
+    /// Whether the stream's packets are for one viewer.
+    is_single: bool,
     /// When the client sends its FIN again; 0: it has not closed.
     closing: u64,
     /// What the program has acknowledged.
@@ -176,6 +180,7 @@ impl World {
             late: Vec::new(),
             outages: [0; 2],
             watch,
+            is_single: true,
             closing: 0,
             acknowledged: 0,
             hash: 0,
@@ -389,6 +394,9 @@ impl World {
     fn source_sends(&mut self) {
         for frame in std::mem::take(&mut self.late) {
             let copies = 1 + usize::from(!self.scene.bare && self.chance(self.scene.source_duplicated));
+            if self.scene.switches != 0 && self.chance(self.scene.switches) {
+                self.set_single(!self.is_single);
+            }
             for _ in 0..copies {
                 self.watch.came(&frame, self.now);
                 let out = self.stepper.receive(2, &frame);
@@ -446,6 +454,21 @@ impl World {
             let fin = fin.segment(FIN | ACK, &[]);
             self.client_sends(vec![fin]);
         }
+    }
+
+    /// Whether the viewer is its stream's only one.
+    pub fn set_single(&mut self, is_single: bool) {
+        self.is_single = is_single;
+        let table = self.program.tables.iter().position(|table| table.name == "ring.single").expect("a table");
+        let entry = TableEntry { key: vec![3], prefix_len: None, value: vec![is_single.into()] };
+        self.stepper.insert(TableId(table as u32), &entry).expect("an entry");
+    }
+
+    /// A counter of the program's.
+    pub fn counter(&self, name: &str) -> u64 {
+        let program = self.stepper.program();
+        let at = program.counters.iter().position(|counter| counter.name == name).expect("a counter");
+        self.stepper.counters()[CounterSlots::new(program).user(CounterId(at as u32))]
     }
 
     /// Entries of a table.
