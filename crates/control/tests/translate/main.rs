@@ -1,6 +1,7 @@
 //! apps/translate between models of a source and of a TCP client: every byte that the client reads is what the source
 //! has sent at that place, or a null packet, without a hole and without a repetition.
 
+mod blocks;
 mod client;
 #[path = "../../../../tests/support/compile.rs"]
 mod common;

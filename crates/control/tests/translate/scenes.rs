@@ -295,6 +295,8 @@ fn check(story: &Story, world: &mut World) {
     }
     assert!(watch.resets <= 1, "{} resets", watch.resets);
     assert_eq!(world.entries("clients.flows"), 0, "the flow entry is gone");
+    let shared = ["segment_blocks", "document_pages"].map(|pool| crate::blocks::taken(world, pool));
+    assert_eq!(shared, [0, 0], "what connections share is given back");
     world.stepper.check_frames().unwrap();
     if std::env::var("SHOW").is_ok() {
         println!(

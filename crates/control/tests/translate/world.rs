@@ -405,6 +405,13 @@ impl World {
         }
     }
 
+    /// A packet of the source comes at once.
+    pub fn skip_source(&mut self) {
+        let frame = self.source_packet();
+        self.watch.came(&frame, self.now);
+        self.receive_source(&frame);
+    }
+
     /// A frame of the source comes.
     pub fn receive_source(&mut self, frame: &[u8]) {
         let out = self.stepper.receive(2, frame);

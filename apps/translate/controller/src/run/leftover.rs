@@ -57,7 +57,7 @@ impl Entry<'_> {
 }
 
 /// What is asked for, of connections and of segments that are under way.
-const REQUIRED: [&str; 22] = [
+const REQUIRED: [&str; 25] = [
     "state",
     "generation",
     "client",
@@ -69,8 +69,11 @@ const REQUIRED: [&str; 22] = [
     "base",
     "acked",
     "sent",
+    "head",
+    "tail",
     "first",
     "count",
+    "page",
     "documents",
     "document",
     "delivered",
@@ -83,19 +86,28 @@ const REQUIRED: [&str; 22] = [
 ];
 /// Behind whose documents the end follows (`NEXT_CLOSE`).
 const CLOSE: u32 = 2;
-/// Bits of a segment's length, and the one that says that it is a document's.
-const LENGTH: u32 = 0x7ff;
+/// Bits of a segment (`segment_t`): that it is of a document, that it goes on with the packet before; its length.
 const DOCUMENT: u32 = 0x1000;
+const PART: u32 = 0x800;
+const LENGTH: u32 = 0x7ff;
+/// Of a stream's: how many packets of MPEG-TS it has, and their bytes.
+const TS_COUNT: u32 = 0xf;
+const TS: u32 = 188;
 
 /// Connections that are there.
 pub fn connections(program: &Program, tables: &NamedTables) -> Result<Vec<LeftConnection>, String> {
     let own = Fields::of(program, "sender.connections")?;
     let segments = Fields::of(program, "sender.segments")?;
+    let chain = Fields::of(program, "sender.chain")?;
     let missing = REQUIRED.iter().find(|name| !own.places.contains_key(**name));
-    if let Some(name) = missing.or_else(|| ["length"].iter().find(|name| !segments.places.contains_key(**name))) {
+    if let Some(name) = missing.or_else(|| ["code"].iter().find(|name| !segments.places.contains_key(**name))) {
         return Err(format!("connections, or their segments, have no field {name}"));
     }
-    let each = segments.capacity / own.capacity;
+    let blocks = Blocks {
+        size: segments.capacity / chain.capacity,
+        code: &|place| Some(segments.entry(tables, place)?.number("code")),
+        next: &|block| chain.entry(tables, block)?.values.first().map(|next| *next as u32),
+    };
     let one = |number: u32| {
         let entry = own.entry(tables, number).filter(|entry| entry.is("state"))?;
         Some(LeftConnection {
@@ -112,30 +124,57 @@ pub fn connections(program: &Program, tables: &NamedTables) -> Result<Vec<LeftCo
             delivered: entry.number("delivered"),
             ends: entry.is("closing") || entry.is("closed") || entry.is("ended") || entry.number("turn") == CLOSE,
             heard: Duration::from_nanos(entry.get("heard") as u64),
-            is_sound: is_sound(&entry, number * each, each, |at| Some(segments.entry(tables, at)?.number("length"))),
+            is_sound: is_sound(&entry, &blocks),
         })
     };
     Ok((1..own.capacity).filter_map(one).collect())
 }
 
+/// Segments under way, in blocks: what is at a place, and which block follows a block.
+struct Blocks<'t> {
+    size: u32,
+    code: &'t dyn Fn(u32) -> Option<u32>,
+    next: &'t dyn Fn(u32) -> Option<u32>,
+}
+
+impl Blocks<'_> {
+    /// The segments of a connection. None: they are no list that ends where it says.
+    fn of(&self, own: &Entry) -> Option<Vec<u32>> {
+        let (mut block, mut at) = (own.number("head"), own.number("first"));
+        let mut codes = Vec::new();
+        for k in 0..own.number("count") {
+            if k > 0 && at == self.size {
+                (block, at) = ((self.next)(block)?, 0);
+            }
+            if block == 0 || at >= self.size {
+                return None;
+            }
+            codes.push((self.code)(block * self.size + at)?);
+            at += 1;
+        }
+        let is_end = block == 0 || block == own.number("tail") && (self.next)(block)? == 0;
+        is_end.then_some(codes)
+    }
+}
+
 /// Whether what is under way adds up. A process that was killed may have been in the middle of a change, and numbers
 /// that do not would give a client wrong bytes.
-fn is_sound(own: &Entry, from: u32, each: u32, length: impl Fn(u32) -> Option<u32>) -> bool {
-    let (first, count) = (own.number("first"), own.number("count"));
-    if count > each || first >= each {
-        return false;
-    }
-    let lengths: Option<Vec<u32>> = (0..count).map(|k| length(from + (first + k) % each)).collect();
-    let Some(lengths) = lengths else { return false };
-    let bytes: u32 = lengths.iter().map(|own| own & LENGTH).sum();
-    let documents = lengths.iter().filter(|own| *own & DOCUMENT != 0).count() as u32;
+fn is_sound(own: &Entry, blocks: &Blocks) -> bool {
+    let Some(codes) = blocks.of(own) else { return false };
+    let is_document = |code: u32| code & DOCUMENT != 0;
+    let bytes = |code: u32| if is_document(code) { code & LENGTH } else { (code & TS_COUNT) * TS };
+    // What has no bytes is no segment. The first one's packet may have begun before.
+    let documents: Vec<u32> = codes.iter().copied().filter(|own| is_document(*own) && bytes(*own) != 0).collect();
+    let begin = documents.iter().enumerate().filter(|(at, own)| *at == 0 || **own & PART == 0).count() as u32;
+    let whole = own.number("document").wrapping_sub(own.number("delivered"));
+    let unfinished = u32::from(own.is("page"));
     let under_way = own.number("sent").wrapping_sub(own.number("base"));
     let acked = own.number("acked").wrapping_sub(own.number("base"));
     // The end takes a number, too.
     let end = u32::from(own.is("closed"));
-    under_way == bytes + end
+    under_way == codes.iter().copied().map(bytes).sum::<u32>() + end
         && acked <= under_way
-        && own.number("document").wrapping_sub(own.number("delivered")) == documents
+        && (whole..=whole + unfinished).contains(&begin)
 }
 
 /// Flows whose requests are not answered.
