@@ -26,9 +26,10 @@ const KEPT: Duration = Duration::from_secs(20);
 const OTHERS: u64 = 500;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Tables that have something for each connection; all else is there once, or for each stream.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "sender.connections",
     "sender.segments",
+    "sender.chain",
     "sender.rates",
     "sender.totals",
     "documents.lengths",

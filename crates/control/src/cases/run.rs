@@ -95,7 +95,9 @@ pub fn run_with(compiled: &Compiled, access: Access, case: &Case) -> Result<(), 
 pub fn observe(compiled: &Compiled, access: Access, case: &Case) -> Result<Vec<Observed>, CaseFailure> {
     let mut execution = Execution::new(compiled, access, case)?;
     let mut observe = |step| execution.step(step).map_err(|fault| execution.failure(Some(step), fault));
-    case.steps.iter().map(&mut observe).collect()
+    let observed = case.steps.iter().map(&mut observe).collect::<Result<_, _>>()?;
+    let fault = execution.lost_frames();
+    if fault.is_empty() { Ok(observed) } else { Err(execution.failure(None, fault)) }
 }
 
 /// A case that is being run.
@@ -107,6 +109,9 @@ struct Execution<'c> {
     stepper: Stepper,
     /// Nanoseconds since it began.
     now: u64,
+    /// Whether packets are held from one step to the next: then frames are counted behind the last one, as that lets
+    /// go of them.
+    holds: bool,
 }
 
 impl<'c> Execution<'c> {
@@ -125,7 +130,8 @@ impl<'c> Execution<'c> {
             fill(program, &made.entries, &mut stepper).map_err(|error| failed(&error))?;
         }
         fill(program, &case.entries, &mut stepper).map_err(|error| failed(&error))?;
-        Ok(Execution { case, program, engine, access, stepper, now: 0 })
+        let holds = program.tables.iter().any(|table| table.hold.is_some());
+        Ok(Execution { case, program, engine, access, stepper, now: 0, holds })
     }
 
     fn failure(&self, step: Option<&Step>, problems: String) -> CaseFailure {
@@ -159,7 +165,9 @@ impl<'c> Execution<'c> {
                 let _ = writeln!(faults, "table {} is full", table.name);
             }
         }
-        if let Err(fault) = stepper.check_frames() {
+        if !self.holds
+            && let Err(fault) = stepper.check_frames()
+        {
             let _ = writeln!(faults, "fault of the engine: {fault}");
         }
         let outputs = outputs.into_iter().map(|output| leaving(program, output)).collect();
@@ -184,12 +192,19 @@ impl<'c> Execution<'c> {
         }
     }
 
+    /// Behind the last step: whether frames have got lost.
+    fn lost_frames(&mut self) -> String {
+        self.stepper.check_frames().map_or_else(|fault| format!("fault of the engine: {fault}\n"), |()| String::new())
+    }
+
     /// What is wrong with tables and counters behind the last step.
-    fn at_the_end(&self) -> String {
+    fn at_the_end(&mut self) -> String {
+        let lost = self.lost_frames();
         let Execution { case, program, stepper, .. } = self;
         missing(program, &case.after, stepper)
             + &wrong_sizes(program, &case.sizes, stepper)
             + &wrong_counters(program, &case.counters, &stepper.counters())
+            + &lost
     }
 }
 
