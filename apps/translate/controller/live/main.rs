@@ -149,6 +149,8 @@ fn viewers_share_a_stream_and_leave_it() {
             first.head();
             let first = scope.spawn(move || first.all());
             proxy.wait("nothing goes straight", |proxy| proxy.counter("only.sent") >= 150);
+            let copies = proxy.json(&["counters"])["channels"]["kernel -> only.keep"].clone();
+            assert!(copies.as_u64() >= Some(100), "{copies} copies have come from the kernel");
             let mut second = Client::ask(&proxy, PROXIES[1], "/tower");
             second.head();
             let shared = proxy.counter("only.sent");
