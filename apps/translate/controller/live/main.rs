@@ -57,6 +57,16 @@ impl Client {
         taken
     }
 
+    /// Whole packets up to the end of the connection, whatever that is.
+    fn all(mut self) -> Vec<u8> {
+        let (mut all, mut some) = (Vec::new(), [0; 65536]);
+        while let Ok(bytes @ 1..) = self.0.read(&mut some) {
+            all.extend(&some[..bytes]);
+        }
+        all.truncate(all.len() / sender::PACKET * sender::PACKET);
+        all
+    }
+
     /// All up to the end of the connection.
     fn rest(mut self) -> String {
         let mut all = Vec::new();
@@ -127,34 +137,45 @@ fn streams_of_all_kinds_pass_on_workers() {
 
 #[test]
 fn viewers_share_a_stream_and_leave_it() {
-    let proxy = Proxy::start("xdp", &[]);
+    let proxy = Proxy::start("xdp", &[("reorder = \"0ms\"", "reorder = \"20ms\"")]);
     let mut sender = Sender::new(&proxy, "10.0.2.11:7100", "239.1.2.3:5004", false);
+    // Where packets come in another order, workers put them right.
+    sender.swaps = 20;
     assert!(!proxy.groups().contains("239.1.2.3"));
+    // The first one never stops reading: one that lags behind loses packets.
     let (first, second) = during(&mut sender, || {
-        let mut first = Client::ask(&proxy, PROXIES[0], "/tower");
-        first.head();
-        let before = first.take(BYTES);
-        let mut second = Client::ask(&proxy, PROXIES[1], "/tower");
-        second.head();
-        let taken = second.take(BYTES);
-        let shown = proxy.json(&["translate", "streams"]);
-        assert_eq!((&shown[0]["stream"], &shown[0]["viewers"]), (&"tower".into(), &2.into()), "{shown}");
-        drop(second);
-        proxy.wait("it has not left", |proxy| proxy.metric("translate_connections") == 1);
-        // Nobody else notices.
-        let after = first.take(BYTES);
-        assert!(proxy.groups().contains("239.1.2.3"));
-        // One that an operator ends.
-        let sessions = proxy.json(&["translate", "sessions"]);
-        assert_eq!(
-            (&sessions[0]["state"], &sessions[0]["user_agent"]),
-            (&"plays".into(), &"test".into()),
-            "{sessions}"
-        );
-        proxy.millrace(&["translate", "kick", &sessions[0]["id"].to_string()]);
-        proxy.wait("it is still there", |proxy| proxy.metric("translate_connections") == 0);
-        ([before, after].concat(), taken)
+        std::thread::scope(|scope| {
+            let mut first = Client::ask(&proxy, PROXIES[0], "/tower");
+            first.head();
+            let first = scope.spawn(move || first.all());
+            proxy.wait("nothing goes straight", |proxy| proxy.counter("only.sent") >= 150);
+            let copies = proxy.json(&["counters"])["channels"]["kernel -> only.keep"].clone();
+            assert!(copies.as_u64() >= Some(100), "{copies} copies have come from the kernel");
+            let mut second = Client::ask(&proxy, PROXIES[1], "/tower");
+            second.head();
+            let shared = proxy.counter("only.sent");
+            let taken = second.take(BYTES);
+            assert_eq!(proxy.counter("only.sent"), shared, "two have it");
+            let shown = proxy.json(&["translate", "streams"]);
+            assert_eq!((&shown[0]["stream"], &shown[0]["viewers"]), (&"tower".into(), &2.into()), "{shown}");
+            drop(second);
+            proxy.wait("it has not left", |proxy| proxy.metric("translate_connections") == 1);
+            // Nobody else notices.
+            proxy.wait("nothing goes straight again", |proxy| proxy.counter("only.sent") >= shared + 150);
+            assert!(proxy.groups().contains("239.1.2.3"));
+            // One that an operator ends.
+            let sessions = proxy.json(&["translate", "sessions"]);
+            assert_eq!(
+                (&sessions[0]["state"], &sessions[0]["user_agent"]),
+                (&"plays".into(), &"test".into()),
+                "{sessions}"
+            );
+            proxy.millrace(&["translate", "kick", &sessions[0]["id"].to_string()]);
+            proxy.wait("it is still there", |proxy| proxy.metric("translate_connections") == 0);
+            (first.join().unwrap(), taken)
+        })
     });
+    assert!(first.len() > 2 * BYTES, "{} bytes", first.len());
     compare(&first, &sender.payloads, 0);
     compare(&second, &sender.payloads, 0);
     proxy.wait("the group is not left", |proxy| !proxy.groups().contains("239.1.2.3"));

@@ -157,6 +157,12 @@ impl Proxy {
         family["samples"][0]["value"].as_u64().unwrap_or_else(|| panic!("no {name}: {text}"))
     }
 
+    /// A counter of the program's.
+    pub fn counter(&self, name: &str) -> u64 {
+        let all = self.json(&["counters"]);
+        all["counters"][name][0].as_u64().unwrap_or_else(|| panic!("no {name}: {all}"))
+    }
+
     /// Ends Millrace as Ctrl-C does.
     pub fn stop(mut self) {
         must(self.millrace.signal(Signal::SIGINT));

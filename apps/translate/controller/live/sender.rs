@@ -14,6 +14,9 @@ pub struct Sender {
     to: SocketAddr,
     bare: bool,
     next: u16,
+    /// Every so many packets one comes behind the next one; 0: none.
+    pub swaps: usize,
+    held_back: Option<Vec<u8>>,
     /// What was sent, in order.
     pub payloads: Vec<Vec<u8>>,
 }
@@ -35,7 +38,8 @@ impl Sender {
     pub fn new(proxy: &Proxy, from: &str, to: &str, bare: bool) -> Sender {
         let from: SocketAddr = from.parse().unwrap();
         let socket = must(proxy.servers.enter(|| UdpSocket::bind(from))).unwrap();
-        Sender { socket, to: to.parse().unwrap(), bare, next: from.port(), payloads: Vec::new() }
+        let (next, to) = (from.port(), to.parse().unwrap());
+        Sender { socket, to, bare, next, swaps: 0, held_back: None, payloads: Vec::new() }
     }
 
     /// Sends packets, one in each two milliseconds: 5 Mbit/s.
@@ -51,7 +55,14 @@ impl Sender {
                 packet.extend([7; 4]);
             }
             packet.extend(&payload);
-            self.socket.send_to(&packet, self.to).unwrap();
+            if self.swaps != 0 && self.payloads.len().is_multiple_of(self.swaps) && self.held_back.is_none() {
+                self.held_back = Some(packet);
+            } else {
+                self.socket.send_to(&packet, self.to).unwrap();
+                if let Some(late) = self.held_back.take() {
+                    self.socket.send_to(&late, self.to).unwrap();
+                }
+            }
             self.payloads.push(payload);
             thread::sleep(Duration::from_millis(2));
         }

@@ -254,7 +254,7 @@ impl Default for LeftConnection {
 
 /// As `stream_t` has them; what it has beside them is the program's own.
 impl Record for StreamCounts {
-    const FIELDS: usize = 15;
+    const FIELDS: usize = 18;
 
     fn to_fields(&self, fields: &mut [u128]) {
         fields.fill(0);

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
+use baker::opt::Level;
 use client::{ACK, Client, FIN, Options, RST, SYN};
 use dataplane::EngineKind;
 use world::{HEAD, Scene, World, payload};
@@ -100,7 +101,7 @@ fn read(data: &[u8]) -> Read {
 
 #[test]
 fn a_stream_without_loss_is_whole() {
-    for engine in [EngineKind::Interp, EngineKind::NATIVE] {
+    for engine in [EngineKind::Interp, EngineKind::NATIVE, EngineKind::Kernel(Level::Cgpc)] {
         let mut world = World::new(&program(), Scene { engine, ..quiet() });
         world.run(100);
         world.connect();

@@ -78,8 +78,12 @@ pub struct LivePath {
     services: Table<Endpoint, (u16, u16, u8)>,
     settings: Table<u32, (u16, u16, u16, u32, u16, bool)>,
     viewers: Group<u32>,
+    /// The connection of a stream's only viewer; 0: there are none or several.
+    single: Table<u32, u32>,
     /// Of each connection in a group: its stream and its number there.
     members: HashMap<u32, (u32, u32)>,
+    /// The connections of each group.
+    grouped: HashMap<u32, BTreeSet<u32>>,
     /// What found no room, in order.
     waiting: VecDeque<Waiting>,
 }
@@ -117,7 +121,7 @@ impl LivePath {
         let members = (0..streams).flat_map(|stream| {
             viewers.members(stream).into_iter().map(move |(member, connection)| (connection, (stream, member)))
         });
-        Ok(LivePath {
+        let mut path = LivePath {
             injector: link.injector(),
             orders: link.input("orders.input").map_err(text)?,
             documents: link.input("documents.input").map_err(text)?,
@@ -141,9 +145,31 @@ impl LivePath {
             services: tables.table("accept.services").map_err(text)?,
             settings: tables.table("ring.settings").map_err(text)?,
             members: members.collect(),
+            grouped: HashMap::new(),
             viewers,
+            single: tables.table("ring.single").map_err(text)?,
             waiting: VecDeque::new(),
-        })
+        };
+        for (connection, (stream, _)) in &path.members {
+            path.grouped.entry(*stream).or_default().insert(*connection);
+        }
+        (0..streams).for_each(|stream| path.set_single(stream));
+        Ok(path)
+    }
+
+    /// A stream with a single viewer needs no worker.
+    fn set_single(&mut self, stream: u32) {
+        let viewers = self.grouped.get(&stream).filter(|viewers| viewers.len() == 1);
+        let single = viewers.and_then(|viewers| viewers.first().copied());
+        self.tell_single(stream, single.unwrap_or(0));
+    }
+
+    fn tell_single(&mut self, stream: u32, connection: u32) {
+        if self.single.get(&stream) != Some(connection)
+            && let Err(error) = self.single.set(&stream, &connection)
+        {
+            tracing::error!("table ring.single: {error}");
+        }
     }
 
     /// Serves at these addresses from now on, and at no others.
@@ -171,16 +197,26 @@ impl LivePath {
             Some((known, _)) => self.leave(*known, connection),
             None => {}
         }
+        // No packet is for another one alone when this one begins.
+        self.tell_single(stream, 0);
         match self.viewers.join(stream, &connection) {
-            Ok(member) => _ = self.members.insert(connection, (stream, member)),
+            Ok(member) => {
+                self.members.insert(connection, (stream, member));
+                self.grouped.entry(stream).or_default().insert(connection);
+            }
             Err(error) => tracing::error!("group ring.viewers: {error}"),
         }
+        self.set_single(stream);
     }
 
     /// It is none of them any more.
     pub fn leave(&mut self, stream: u32, connection: u32) {
         if let Some((_, member)) = self.members.remove(&connection).filter(|(own, _)| *own == stream) {
             self.viewers.leave(stream, member);
+            if let Some(viewers) = self.grouped.get_mut(&stream) {
+                viewers.remove(&connection);
+            }
+            self.set_single(stream);
         }
     }
 
