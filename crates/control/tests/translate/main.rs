@@ -11,6 +11,7 @@ mod orders;
 mod parts;
 mod pictures;
 mod scenes;
+mod soak;
 mod watch;
 mod workers;
 mod world;

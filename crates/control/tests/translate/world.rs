@@ -81,6 +81,8 @@ pub struct World {
     /// Until when nothing passes: to the program, and to the client.
     outages: [u64; 2],
     pub watch: Watch,
+    /// Whether `watch` is told; it keeps all that was ever sent.
+    pub watched: bool,
     /// When the client sends its FIN again; 0: it has not closed.
     closing: u64,
     /// What the program has acknowledged.
@@ -176,6 +178,7 @@ impl World {
             late: Vec::new(),
             outages: [0; 2],
             watch,
+            watched: true,
             closing: 0,
             acknowledged: 0,
             hash: 0,
@@ -269,7 +272,9 @@ impl World {
                     if self.damaged == 0 {
                         let segment = parse(&bytes);
                         self.acknowledged = segment.ack;
-                        self.watch.segment(&segment, self.now);
+                        if self.watched {
+                            self.watch.segment(&segment, self.now);
+                        }
                     }
                     match self.link.too_long(&bytes) {
                         Some(error) => self.send(false, error),
@@ -342,7 +347,9 @@ impl World {
             }
             let (to_client, frame) = self.way.remove(&(at, number)).unwrap();
             if !to_client {
-                self.watch.acknowledged(&frame);
+                if self.watched {
+                    self.watch.acknowledged(&frame);
+                }
                 let out = self.stepper.receive(1, &self.link.receives(frame));
                 self.collect(out);
             } else {
@@ -390,7 +397,9 @@ impl World {
         for frame in std::mem::take(&mut self.late) {
             let copies = 1 + usize::from(!self.scene.bare && self.chance(self.scene.source_duplicated));
             for _ in 0..copies {
-                self.watch.came(&frame, self.now);
+                if self.watched {
+                    self.watch.came(&frame, self.now);
+                }
                 let out = self.stepper.receive(2, &frame);
                 self.collect(out);
             }
