@@ -110,8 +110,7 @@ impl Image {
 fn pointers(units: &Units, plan: Option<&Plan>) -> Vec<Pointer> {
     let stage = plan.map(|_| Pointer { unit: 1, symbol: lower::STAGE.into(), at: lower::STAGE_AT.into() });
     let alone = units.home.iter().enumerate().filter_map(|(ppf, home)| Some((ppf, (*home)?)));
-    let pointer =
-        |(ppf, unit)| Pointer { unit, symbol: lower::ppf_symbol(ppf), at: lower::ppf_at_symbol(ppf) };
+    let pointer = |(ppf, unit)| Pointer { unit, symbol: lower::ppf_symbol(ppf), at: lower::ppf_at_symbol(ppf) };
     stage.into_iter().chain(alone.map(pointer)).collect()
 }
 

@@ -67,7 +67,11 @@ fn counted<T>(done: impl FnOnce() -> T) -> (T, [u64; 2]) {
 fn run(program: &Arc<Program>, cases: &[Case]) {
     let mut suite = Suite::default();
     suite.add_worker(program).unwrap();
-    suite.add("kernel", Compiled::new(program.clone(), EngineKind::Kernel(Level::Cgpc)).unwrap(), &[Default::default()]);
+    suite.add(
+        "kernel",
+        Compiled::new(program.clone(), EngineKind::Kernel(Level::Cgpc)).unwrap(),
+        &[Default::default()],
+    );
     let failures = suite.failures(cases);
     assert!(failures.is_empty(), "{}", failures[0]);
 }

@@ -181,7 +181,17 @@ fn lower<'c>(
         CompileUnit::Whole => None,
         CompileUnit::Part(root) => Some(root),
     };
-    let mut kernel = Kernel { core, memory, options, fields, debug_info, kept: Cell::new(0), loads: Cell::new(0), part, ppfs: Vec::new() };
+    let mut kernel = Kernel {
+        core,
+        memory,
+        options,
+        fields,
+        debug_info,
+        kept: Cell::new(0),
+        loads: Cell::new(0),
+        part,
+        ppfs: Vec::new(),
+    };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {

@@ -358,8 +358,7 @@ fn the_virtual_machine_does_what_the_kernel_does() {
         }
         let options = Options { apart, spill, recorded: true, ..Options::default() };
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
-        let accepted =
-            bpf::compile_tiered(&program, Level::Pac, memory.memory(), options, bpf::ANYTHING, take);
+        let accepted = bpf::compile_tiered(&program, Level::Pac, memory.memory(), options, bpf::ANYTHING, take);
         let Ok(accepted) = accepted else { panic!("too much") };
         let parts: Vec<_> = accepted.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
         let mut machine = Machine::of(&accepted.first, &parts, Map::Memory(memory.contents()));
