@@ -1,8 +1,8 @@
 //! Baker IR to native code through LLVM.
 //!
 //! [`Native::compile`] turns a whole program into one function over a batch of packets, [`abi::RunFn`], and places it
-//! in memory; what it compiles is kept on disk, where that is asked for ([`cache`]). [`emit`] shows the same code as text. What the function works on, and the owner of each part, is in
-//! [`abi`].
+//! in memory; what it compiles is kept on disk, where that is asked for ([`cache`]). [`emit`] shows the same code as
+//! text. What the function works on, and the owner of each part, is in [`abi`].
 
 pub mod abi;
 pub mod bpf;

@@ -31,8 +31,9 @@ pub struct Native {
 }
 
 impl Native {
-    /// Machine code of a program for the host's processor, packet accesses optimised to `packets`: taken from disk where
-    /// it is kept there ([`crate::cache`]), else compiled. `runtime`'s functions must obey what [`abi::Runtime`] says.
+    /// Machine code of a program for the host's processor, packet accesses optimised to `packets`: taken from disk
+    /// where it is kept there ([`crate::cache`]), else compiled. `runtime`'s functions must obey what
+    /// [`abi::Runtime`] says.
     pub fn compile(
         program: &Program,
         opt: OptLevel,

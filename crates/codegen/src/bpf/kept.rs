@@ -1,4 +1,5 @@
-//! Code for the kernel as it is kept on disk: that of the tier that was taken, or that a PPF was too much in all of them.
+//! Code for the kernel as it is kept on disk: that of the tier that was taken, or that a PPF was too much in all of
+//! them.
 
 use std::hash::{Hash, Hasher};
 
