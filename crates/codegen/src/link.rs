@@ -92,9 +92,12 @@ fn done(error: LLVMErrorRef) -> Result<(), CodegenError> {
     internal(format!("LLVM's linker: {text}"))
 }
 
+/// Tells where a function is.
+type Address = fn() -> usize;
+
 /// Instruction selection calls these for divisions of more than 64 bits. The linker would look them up among the
 /// process's dynamic symbols, where they are only if libgcc is linked dynamically: so it gets ours.
-const LIBCALLS: [(&str, fn() -> usize); 4] = {
+const LIBCALLS: [(&str, Address); 4] = {
     extern "C" fn udiv(a: u128, b: u128) -> u128 {
         a.checked_div(b).unwrap_or(0)
     }

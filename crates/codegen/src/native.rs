@@ -27,7 +27,7 @@ pub struct Native {
     members: HashMap<ChannelId, u32>,
     // What the functions above lie in, and the pointers that they call each other through.
     _linked: Vec<Linked>,
-    _cells: Vec<Box<AtomicPtr<u8>>>,
+    _cells: Box<[AtomicPtr<u8>]>,
 }
 
 impl Native {
@@ -63,7 +63,8 @@ impl Native {
     /// Puts compiled code into memory.
     fn link(image: Image, runtime: &abi::Runtime) -> Result<Native, CodegenError> {
         let Image { objects, entries, timers, pointers, reach, members } = image;
-        let pointers: Vec<_> = pointers.into_iter().map(|pointer| (pointer, Box::new(AtomicPtr::default()))).collect();
+        // They stay where they are.
+        let cells: Box<[AtomicPtr<u8>]> = pointers.iter().map(|_| AtomicPtr::default()).collect();
         let mut outside = vec![
             (lower::HASH_LOOKUP, runtime.hash_lookup as usize),
             (lower::HASH_INSERT, runtime.hash_insert as usize),
@@ -75,9 +76,9 @@ impl Native {
             (lower::HOLD_PUT, runtime.hold_put as usize),
             (lower::HOLD_GET, runtime.hold_get as usize),
         ];
-        outside.extend(pointers.iter().map(|(pointer, cell)| (&*pointer.at, ptr::from_ref(&**cell) as usize)));
+        outside.extend(pointers.iter().zip(&cells).map(|(pointer, cell)| (&*pointer.at, ptr::from_ref(cell) as usize)));
         let linked = objects.iter().map(|object| Linked::new(object, &outside)).collect::<Result<Vec<_>, _>>()?;
-        for (Pointer { unit, symbol, .. }, cell) in &pointers {
+        for (Pointer { unit, symbol, .. }, cell) in pointers.iter().zip(&cells) {
             let Some(linked) = linked.get(*unit) else { return internal("a function in a module that is not there") };
             cell.store(ptr::with_exposed_provenance_mut(linked.address(symbol)?), Ordering::Release);
         }
@@ -94,7 +95,6 @@ impl Native {
         };
         let entries = entries.iter().map(entry).collect::<Result<HashMap<_, _>, CodegenError>>()?;
         let timers = (0..timers).map(timer).collect::<Result<Vec<_>, CodegenError>>()?;
-        let cells = pointers.into_iter().map(|(_, cell)| cell).collect();
         Ok(Native { entries, timers, reach, members: members.into_iter().collect(), _linked: linked, _cells: cells })
     }
 
