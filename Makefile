@@ -40,9 +40,13 @@ bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QU
 	@tools/setup bench
 	@bench/run $(B) $(ARGS)
 
-soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time)
+soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time); APP=translate: a connection for 24 simulated hours (HOURS=...)
 	@tools/setup test
+ifeq ($(APP),translate)
+	@HOURS=$(or $(HOURS),24) cargo test --quiet --package control --test translate -- --ignored --nocapture a_day
+else
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
+endif
 
 endure: ## run the splicer under very many, held, long and ill-treated connections, and bursts of them (PART=bursts, churn, held, large or links for one)
 	@tools/setup test

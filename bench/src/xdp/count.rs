@@ -66,9 +66,9 @@ fn ours(program: &Program, setup: &Setup, level: Level) -> Result<Machine, Strin
     memory.set_port(INTERFACE, 1, None, false);
     setup.fill(program, &mut TableAccess::Native(memory.tables().clone()))?;
     let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
-    let Ok(taken) = bpf::compile_tiered(&split.kernel, level, memory.memory(), Options::default(), take) else {
-        return Err("too much for the kernel".into());
-    };
+    let options = Options::default();
+    let taken = bpf::compile_tiered(&split.kernel, level, memory.memory(), options, bpf::ANYTHING, take);
+    let Ok(taken) = taken else { return Err("too much for the kernel".into()) };
     let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
     Ok(Machine::of(&taken.first, &parts, Map::Memory(memory.contents())))
 }

@@ -19,6 +19,8 @@
 
 mod leaving;
 
+use std::hash::{Hash, Hasher};
+
 use baker::ir::{CounterSlots, PpfId, Program};
 use baker::source::Span;
 
@@ -152,7 +154,7 @@ impl DueTimes {
 }
 
 /// Where a table lies: distances from the memory's start. The layouts are those of [`crate::abi`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableLocation {
     /// An array whose entries lie there.
     Array {
@@ -206,6 +208,30 @@ pub enum TableLocation {
 }
 
 impl Memory {
+    /// What a number is here.
+    fn number(&self, number: Number) -> Option<u64> {
+        match number {
+            Number::Base => Some(self.base),
+            Number::Seed(table, second) => match self.tables.get(table as usize)? {
+                TableLocation::Hash { seed, .. } => Some(seed[usize::from(second)]),
+                _ => None,
+            },
+        }
+    }
+
+    /// What code depends on: all but the numbers that are filled in afterwards ([`Object::fill`]).
+    pub(crate) fn hash_places(&self, state: &mut impl Hasher) {
+        let Memory { base: _, size, reach, own, cpus, epoch, tables, deadlines } = self;
+        (size, reach, own, cpus, epoch, deadlines).hash(state);
+        for table in tables {
+            let mut table = *table;
+            if let TableLocation::Hash { seed, .. } = &mut table {
+                *seed = [0; 2];
+            }
+            table.hash(state);
+        }
+    }
+
     /// Bytes of the counters of one CPU: the order is that of [`CounterSlots`].
     pub fn counters(program: &Program) -> u64 {
         (CounterSlots::new(program).len() as u64 * 8).next_multiple_of(64)
@@ -229,7 +255,7 @@ impl Memory {
 }
 
 /// What is compiled how.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// For tests: time, ports and ends are those of [`Record`].
     pub recorded: bool,
@@ -274,13 +300,25 @@ impl MapUse {
     }
 }
 
+/// A number that each process has another one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// [`Memory::base`]
+    Base,
+    /// A key of the hash function of the table with this number: the first or the second of [`TableLocation::Hash`].
+    Seed(u32, bool),
+}
+
 /// BPF code.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// Instructions of 8 bytes.
     pub code: Vec<u8>,
     /// Instructions of two slots that load a map, by the number of their first slot. Their immediate is 0.
     pub maps: Vec<(usize, MapUse)>,
+    /// Instructions of two slots that load a number that each process has another one of, as above. Where code is
+    /// offered to be loaded these numbers are in it.
+    pub numbers: Vec<(usize, Number)>,
     /// Where code begins that belongs to a source location: numbers of instructions, in order.
     pub locations: Vec<(usize, Location)>,
     /// Bytes of stack.
@@ -309,6 +347,18 @@ impl std::fmt::Display for Location {
 }
 
 impl Object {
+    /// Writes the numbers of a process into the code; whether its memory has all of them.
+    #[must_use]
+    pub fn fill(&mut self, memory: &Memory) -> bool {
+        self.numbers.iter().all(|(slot, number)| {
+            let at = self.code.get_mut(slot * 8..slot * 8 + 16);
+            let Some((at, number)) = at.zip(memory.number(*number)) else { return false };
+            at[4..8].copy_from_slice(&(number as u32).to_le_bytes());
+            at[12..16].copy_from_slice(&((number >> 32) as u32).to_le_bytes());
+            true
+        })
+    }
+
     /// Slots of 8 bytes, as the kernel counts instructions.
     pub fn instructions(&self) -> usize {
         self.code.len() / 8

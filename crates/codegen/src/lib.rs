@@ -1,13 +1,15 @@
 //! Baker IR to native code through LLVM.
 //!
 //! [`Native::compile`] turns a whole program into one function over a batch of packets, [`abi::RunFn`], and places it
-//! in memory; [`emit`] shows the same code as text. What the function works on, and the owner of each part, is in
-//! [`abi`].
+//! in memory; what it compiles is kept on disk, where that is asked for ([`cache`]). [`emit`] shows the same code as
+//! text. What the function works on, and the owner of each part, is in [`abi`].
 
 pub mod abi;
 pub mod bpf;
-mod code;
+pub mod cache;
+mod image;
 pub mod kernel;
+mod link;
 mod lower;
 mod native;
 mod target;
@@ -15,7 +17,7 @@ mod target;
 pub use native::{Native, emit};
 
 /// How hard LLVM works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptLevel {
     /// Not at all: for tests of the lowering itself.
     O0,
@@ -47,6 +49,9 @@ pub enum CodegenError {
     /// More channels in a row than the kernel has tail calls.
     #[error("packets come to it by more than 33 tail calls in a row, which is all that the kernel makes")]
     Deep,
+    /// A part of the program was too much for the kernel when it was compiled before: why.
+    #[error("{0}")]
+    Found(String),
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]
     Internal(String),

@@ -27,8 +27,7 @@ pub(crate) struct Host {
 impl Host {
     /// The target machine of the host.
     pub fn new(level: OptLevel) -> Result<Self, CodegenError> {
-        Target::initialize_native(&InitializationConfig::default()).map_err(CodegenError::Target)?;
-        configure();
+        initialize()?;
         let triple = TargetMachine::get_default_triple();
         let target = Target::from_triple(&triple).map_err(|error| CodegenError::Target(error.to_string()))?;
         let cpu = TargetMachine::get_host_cpu_name().to_string();
@@ -58,6 +57,20 @@ impl Host {
         module
             .run_passes(&passes, &self.machine, PassBuilderOptions::create())
             .map_err(|error| CodegenError::Internal(format!("LLVM's passes: {error}")))
+    }
+
+    /// LLVM's name of the machine.
+    pub fn triple(&self) -> String {
+        self.machine.get_triple().as_str().to_string_lossy().into_owned()
+    }
+
+    /// The module as an object file.
+    pub fn object(&self, module: &Module) -> Result<Vec<u8>, CodegenError> {
+        let buffer = self
+            .machine
+            .write_to_memory_buffer(module, inkwell::targets::FileType::Object)
+            .map_err(|error| CodegenError::Internal(format!("LLVM's object writer: {error}")))?;
+        Ok(buffer.as_slice().to_vec())
     }
 
     /// The module as assembly.
@@ -105,11 +118,18 @@ fn pipeline() -> String {
 }
 
 /// The level of LLVM's instruction selection and register allocation.
-pub(crate) fn codegen_level(level: OptLevel) -> OptimizationLevel {
+fn codegen_level(level: OptLevel) -> OptimizationLevel {
     match level {
         OptLevel::O0 => OptimizationLevel::None,
         OptLevel::O3 => OptimizationLevel::Aggressive,
     }
+}
+
+/// Makes LLVM ready for the host's processor.
+pub(crate) fn initialize() -> Result<(), CodegenError> {
+    Target::initialize_native(&InitializationConfig::default()).map_err(CodegenError::Target)?;
+    configure();
+    Ok(())
 }
 
 /// LLVM's options that are not a target machine's, set once for the process.

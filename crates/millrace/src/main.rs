@@ -6,6 +6,7 @@
 
 mod apps;
 mod commands;
+mod compiled;
 mod logs;
 mod supervisor;
 
@@ -129,6 +130,7 @@ fn main() -> ExitCode {
         }
     };
     let format = found.get_one("log_format").copied().unwrap_or(logs::Format::Text);
+    compiled::keep(None);
     let result = logs::start(format).and_then(|()| run(&found));
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -395,7 +395,7 @@ pub enum Op {
 }
 
 /// An instruction: an operation, its result if it has one, and where it comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Inst {
     /// The result; `None` for stores, puts, drops and counts.
     pub result: Option<Value>,
@@ -406,7 +406,7 @@ pub struct Inst {
 }
 
 /// A jump's destination with the values for its block parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dest {
     /// The block.
     pub block: BlockId,
@@ -415,7 +415,7 @@ pub struct Dest {
 }
 
 /// How a block ends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Terminator {
     /// To one block.
     Jump(Dest),
@@ -427,7 +427,7 @@ pub enum Terminator {
 }
 
 /// A basic block.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Block {
     /// Values that its predecessors pass.
     pub params: Vec<Value>,
@@ -440,7 +440,7 @@ pub struct Block {
 }
 
 /// Code of a PPF or timer. Block 0 is the entry; its parameter is a PPF's packet, or the fields of a timer's key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Body {
     /// Type of each value.
     pub values: Vec<Ty>,

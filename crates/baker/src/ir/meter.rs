@@ -10,7 +10,7 @@
 //! means the past.
 
 /// What the control plane sets of a meter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MeterRate {
     /// Tokens per second; 0 lets nothing pass.
     pub rate: u64,

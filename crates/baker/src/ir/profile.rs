@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::inst::{Block, Body, Value};
 
 /// How often a block ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counts {
     /// Times that it ran.
     pub runs: u64,
@@ -16,7 +16,7 @@ pub struct Counts {
 }
 
 /// What is known of the packets that enter a body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
     /// How many have so many bytes from their head on.
     pub lengths: BTreeMap<u32, u64>,

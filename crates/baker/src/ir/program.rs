@@ -45,7 +45,7 @@ pub struct QueueId(pub u32);
 pub struct PpfId(pub u32);
 
 /// A compiled Baker program, before code generation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Program {
     /// Name of the program: the stem of its source file.
     pub name: String,
@@ -262,7 +262,7 @@ impl DropId {
 }
 
 /// A protocol's fixed header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol {
     /// Its name, such as `ipv4`.
     pub name: String,
@@ -284,7 +284,7 @@ impl Protocol {
 }
 
 /// A declared checksum. It covers the header, from the head to the demux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Checksum {
     /// Index of the field, 16 bits at an even byte.
     pub field: usize,
@@ -297,7 +297,7 @@ pub struct Checksum {
 }
 
 /// A field of a protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     /// Its name.
     pub name: String,
@@ -331,7 +331,7 @@ impl BitRange {
 }
 
 /// A field of the per-packet metadata, stored in host byte order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MetaField {
     /// Its name, such as `rx.port` or `next_hop`.
     pub name: String,
@@ -356,7 +356,7 @@ pub fn storage_align(width: u32) -> u32 {
 }
 
 /// How a table's key or value lies in memory: C rules, host byte order, padding zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Name of the struct or scalar type.
     pub name: String,
@@ -370,7 +370,7 @@ pub struct Layout {
 
 /// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to [`storage_align`]; unused bits are
 /// zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LayoutField {
     /// Its name; empty for a scalar.
     pub name: String,
@@ -394,7 +394,7 @@ impl LayoutField {
 }
 
 /// Kind of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableKind {
     /// Indexed 0 to capacity − 1; every entry exists and is zero at first.
     Array,
@@ -405,7 +405,7 @@ pub enum TableKind {
 }
 
 /// What a hold table keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     /// What its packets begin with.
     pub protocol: ProtocolId,
@@ -414,7 +414,7 @@ pub struct Hold {
 }
 
 /// What a number of groups share, whose members are the entries of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// How many groups there are.
     pub groups: u32,
@@ -443,7 +443,7 @@ impl Group {
 }
 
 /// A table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Table {
     /// Full name: `module.table`.
     pub name: String,
@@ -503,7 +503,7 @@ impl Table {
 }
 
 /// A user counter, or an array of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Counter {
     /// Full name: `module.counter`.
     pub name: String,
@@ -512,7 +512,7 @@ pub struct Counter {
 }
 
 /// A reason for dropping packets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct DropReason {
     /// Its name: the same in explain, trace, counters and metrics.
     pub name: String,
@@ -541,7 +541,7 @@ fn fnv(name: &str) -> u32 {
 }
 
 /// Where a channel's packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Into a PPF.
     Ppf(PpfId),
@@ -559,7 +559,7 @@ pub enum Target {
 }
 
 /// A number of lines in which packets wait, each for its time and for those in front of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Queue {
     /// Full name: `module.queue`.
     pub name: String,
@@ -576,7 +576,7 @@ pub struct Queue {
 }
 
 /// Which packet of a full line, and of the one that finds it full, is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueDrops {
     /// The one that comes.
     Newest,
@@ -596,14 +596,14 @@ impl Queue {
 }
 
 /// A controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     /// Its name.
     pub name: String,
 }
 
 /// A function that a controller has: numbers in, at most one number out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extern {
     /// Full name: `module.function`.
     pub name: String,
@@ -621,7 +621,7 @@ impl Extern {
 }
 
 /// What runs without a packet: every so often, once or for each entry of a table, or at the deadlines of its entries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Timer {
     /// Full name: `module.timer`.
     pub name: String,
@@ -686,7 +686,7 @@ impl Timer {
 }
 
 /// A channel: one source, one target, packets of one protocol.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Channel {
     /// Full name: `rx`, `module.channel` of the source end, or `controller -> module.channel` where one injects.
     pub name: String,
@@ -749,7 +749,7 @@ impl Pin {
 }
 
 /// A packet processing function. Its body's entry block takes the packet as its only parameter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Ppf {
     /// Full name: `module.ppf`.
     pub name: String,
@@ -764,7 +764,7 @@ pub struct Ppf {
 }
 
 /// Static bounds over all paths of the (acyclic) program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Bytes that may be pushed in front of a received packet: an engine gives each frame at least this headroom.
     pub headroom: u32,

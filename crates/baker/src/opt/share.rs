@@ -48,9 +48,9 @@ impl Copies {
         &self.timers[timer]
     }
 
-    /// Of those for members of groups that enter by a channel; `None` where they are whole.
-    pub fn of_members(&self, channel: ChannelId) -> Option<u32> {
-        self.members.get(&channel).copied()
+    /// The channels by which copies for members of groups enter that are not whole, and what these need, in no order.
+    pub fn members(&self) -> impl Iterator<Item = (ChannelId, u32)> {
+        self.members.iter().map(|(channel, bytes)| (*channel, *bytes))
     }
 
     /// Whether no copy that the program makes may share anything.

@@ -10,11 +10,35 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerV
 use inkwell::attributes::AttributeLoc;
 
 use super::{Kernel, STACK};
+use crate::kernel::Number;
 use crate::lower::{Res, enum_attribute};
 use crate::{CodegenError, internal};
 
 /// Loads of maps carry this number and the map's until the loader knows it: `0x4d62_…`.
 pub(super) const MAP: u64 = 0x4d62_7066_0000_0000;
+
+/// Loads of numbers that each process has another one of carry this one until code is offered to be loaded: behind it
+/// which load it is, and [`numbered`].
+pub(super) const NUMBER: u64 = 0x4d62_7067_0000_0000;
+/// Bits of [`numbered`].
+const NUMBER_BITS: u32 = 16;
+
+/// A number as a number of few bits; `None` beyond these.
+fn numbered(number: Number) -> Option<u64> {
+    let index = match number {
+        Number::Base => 0,
+        Number::Seed(table, second) => 2 + u64::from(table) * 2 + u64::from(second),
+    };
+    (index < 1 << NUMBER_BITS).then_some(index)
+}
+
+/// The number of a load that carries [`NUMBER`] with these lower 32 bits.
+pub(super) fn number(carried: u32) -> Number {
+    match carried & ((1 << NUMBER_BITS) - 1) {
+        0 | 1 => Number::Base,
+        index => Number::Seed(index / 2 - 1, index % 2 == 1),
+    }
+}
 
 impl<'c> Kernel<'c, '_> {
     /// A piece of assembly with one result. `effects`: it is neither left out nor moved.
@@ -153,6 +177,15 @@ impl<'c> Kernel<'c, '_> {
     pub(super) fn map(&self, which: crate::kernel::MapUse) -> Res<PointerValue<'c>> {
         let text = format!("$0 = {} ll", MAP | which as u64);
         Ok(self.asm(self.ptr.into(), text, "=r", &[], false)?.into_pointer_value())
+    }
+
+    /// A number that is filled in later (64 bits): see [`crate::kernel::Object::numbers`]. Each load is another one to
+    /// LLVM, so that it is made where it is used, as that of a constant is, and takes no register in between.
+    pub(super) fn late(&self, number: Number) -> Res<IntValue<'c>> {
+        let Some(index) = numbered(number) else { return internal("a table beyond the numbers that are filled in") };
+        let load = self.loads.replace(self.loads.get() + 1) & ((1 << (32 - NUMBER_BITS)) - 1);
+        let text = format!("$0 = {} ll", NUMBER | u64::from(load) << NUMBER_BITS | index);
+        self.asm_int(self.i64, text, "=r", &[], false)
     }
 
     /// Calls a function of the kernel by its number; 64 bits.

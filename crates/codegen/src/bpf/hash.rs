@@ -17,7 +17,7 @@ use super::Kernel;
 use super::body::Ppf;
 use crate::abi::HashBucket;
 use crate::internal;
-use crate::kernel::TableLocation;
+use crate::kernel::{Number, TableLocation};
 use crate::lower::Res;
 
 /// Four lanes of 16 bits with 1 each.
@@ -54,13 +54,17 @@ impl<'c> Kernel<'c, '_> {
 
     /// [`crate::abi::hash_key`], with what follows from it.
     pub(super) fn hash_buckets(&self, location: TableLocation, words: &[IntValue<'c>]) -> Res<Buckets<'c>> {
-        let TableLocation::Hash { buckets, count, seed, .. } = location else {
+        let TableLocation::Hash { buckets, count, .. } = location else {
             return internal("a hash table that is none");
         };
+        let Some(table) = self.memory.tables.iter().position(|known| *known == location) else {
+            return internal("a hash table without a place");
+        };
         let builder = &self.builder;
-        let mut hash = self.long(seed[0]);
+        let [first, second] = [false, true].map(|second| Number::Seed(table as u32, second));
+        let mut hash = self.late(first)?;
         for word in words {
-            let (low, high) = self.product(builder.build_xor(hash, *word, "")?, self.long(seed[1]))?;
+            let (low, high) = self.product(builder.build_xor(hash, *word, "")?, self.late(second)?)?;
             hash = builder.build_xor(low, high, "")?;
         }
         let last = u64::from(count) - 1;

@@ -91,7 +91,7 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         return Ok(object);
     }
     let moved = |at: usize| at + heads.partition_point(|head| *head <= at);
-    let Object { code, maps, locations, stack, llvm } = object;
+    let Object { code, maps, numbers, locations, stack, llvm } = object;
     let mut out = Vec::with_capacity(code.len() + heads.len() * SLOT);
     let mut at = 0;
     while at * SLOT < code.len() {
@@ -110,8 +110,9 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         at += slots;
     }
     let maps = maps.into_iter().map(|(slot, map)| (moved(slot), map)).collect();
+    let numbers = numbers.into_iter().map(|(slot, number)| (moved(slot), number)).collect();
     let locations = locations.into_iter().map(|(first, location)| (moved(first), location)).collect();
-    Ok(Object { code: out, maps, locations, stack, llvm })
+    Ok(Object { code: out, maps, numbers, locations, stack, llvm })
 }
 
 #[cfg(test)]
@@ -147,6 +148,7 @@ mod tests {
         let object = Object {
             code: code.clone(),
             maps: vec![(2, crate::kernel::MapUse::Memory)],
+            numbers: Vec::new(),
             locations: Vec::new(),
             stack: 0,
             llvm: None,
@@ -175,7 +177,8 @@ mod tests {
         assert_eq!(heads(&code), [4]);
         let ahead = [&code[..4 * SLOT], &code[5 * SLOT..]].concat();
         assert_eq!(heads(&ahead), [0; 0], "without the way back");
-        let object = Object { code: code.clone(), maps: Vec::new(), locations: Vec::new(), stack: 0, llvm: None };
+        let (maps, numbers, locations) = (Vec::new(), Vec::new(), Vec::new());
+        let object = Object { code: code.clone(), maps, numbers, locations, stack: 0, llvm: None };
         assert_eq!(runs(&with_jumps(object).unwrap().code).0, runs(&code).0);
     }
 }

@@ -13,6 +13,7 @@ mod elf;
 mod fragments;
 mod hash;
 mod insert;
+mod kept;
 mod leave;
 mod listing;
 mod lock;
@@ -48,7 +49,7 @@ use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 pub use elf::elf;
 pub use listing::{Line, listing};
 pub use obstacles::{limits, obstacles};
-pub use tiers::{Accepted, Refusal, Tier, TierError, compile_tiered};
+pub use tiers::{ANYTHING, Accepted, Refusal, Tier, TierError, compile_tiered};
 
 use crate::kernel::{Location, Memory, Object, Options};
 use crate::lower::{Core, Missing, Res, enum_attribute};
@@ -74,7 +75,13 @@ const STACK: u32 = 512;
 /// Compiles a program, all of whose PPFs run in the kernel, for its memory, as one function. [`limits`] says which can;
 /// `baker::location` makes others a controller, and what is put to controllers is punted.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
-    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, read(options))
+    let program = &optimise(program, packets);
+    filled(with_module(program, CompileUnit::Whole, memory, options, read(options))?, memory)
+}
+
+/// Code with the numbers of this process.
+fn filled(mut object: Object, memory: &Memory) -> Result<Object, CodegenError> {
+    if object.fill(memory) { Ok(object) } else { internal("code with a number of a table that is not there") }
 }
 
 /// What code is made of.
@@ -174,7 +181,17 @@ fn lower<'c>(
         CompileUnit::Whole => None,
         CompileUnit::Part(root) => Some(root),
     };
-    let mut kernel = Kernel { core, memory, options, fields, debug_info, kept: Cell::new(0), part, ppfs: Vec::new() };
+    let mut kernel = Kernel {
+        core,
+        memory,
+        options,
+        fields,
+        debug_info,
+        kept: Cell::new(0),
+        loads: Cell::new(0),
+        part,
+        ppfs: Vec::new(),
+    };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {
@@ -194,6 +211,8 @@ struct Kernel<'c, 'p> {
     debug_info: DebugInfo<'c>,
     /// Bytes in which spilled code keeps values of the bodies so far.
     kept: Cell<u64>,
+    /// Loads so far of numbers that are filled in later.
+    loads: Cell<u32>,
     /// What the part of the program begins with that this is; `None`: all of it.
     part: Option<PpfId>,
     /// One per PPF; `None` where its code is not needed.

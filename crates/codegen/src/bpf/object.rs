@@ -1,9 +1,10 @@
-//! From an object file to instructions: nothing is left to link but the numbers of maps.
+//! From an object file to instructions: nothing is left to link but the numbers of maps, and what each process has
+//! another one of.
 
 use baker::ir::Program;
 use object::{Object as _, ObjectSection};
 
-use super::asm::MAP;
+use super::asm::{MAP, NUMBER};
 use super::{SECTION, STACK};
 use crate::kernel::{Location, MapUse, Object};
 use crate::{CodegenError, internal};
@@ -17,7 +18,7 @@ pub(super) const LOAD_WIDE: u8 = 0x18;
 /// The register that points behind the stack.
 const FRAME: u8 = 10;
 
-const MAPS: [MapUse; 5] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts, MapUse::Taps];
+pub(super) const MAPS: [MapUse; 5] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts, MapUse::Taps];
 
 /// Reads the function out of an object file.
 pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Result<Object, CodegenError> {
@@ -30,7 +31,7 @@ pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Re
         return internal(format!("the code of `{}` calls what is not there", program.name));
     }
     let mut code = section.data().map_err(broken)?.to_vec();
-    let mut maps = Vec::new();
+    let (mut maps, mut numbers) = (Vec::new(), Vec::new());
     let mut stack = 0;
     let mut index = 0;
     while index * SLOT < code.len() {
@@ -51,6 +52,9 @@ pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Re
                 slot[4..8].fill(0);
                 slot[12..16].fill(0);
             }
+            if high == (NUMBER >> 32) as u32 {
+                numbers.push((index, super::asm::number(low)));
+            }
             index += 2;
             continue;
         }
@@ -67,5 +71,5 @@ pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Re
     }
     let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
     let locations = lines.map_or(Ok(Vec::new()), |lines| super::debug_info::read(lines, locations))?;
-    super::loops::with_jumps(Object { code, maps, locations, stack, llvm: None })
+    super::loops::with_jumps(Object { code, maps, numbers, locations, stack, llvm: None })
 }

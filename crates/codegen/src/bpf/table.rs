@@ -10,7 +10,7 @@ use super::Kernel;
 use super::body::Ppf;
 use crate::abi::{LPM_GROUP, LpmTable};
 use crate::internal;
-use crate::kernel::TableLocation;
+use crate::kernel::{Number, TableLocation};
 use crate::lower::{Lowering, Memory, Res};
 
 impl<'c> Kernel<'c, '_> {
@@ -55,7 +55,7 @@ impl<'c> Ppf<'_, 'c, '_> {
             TableLocation::Array { entries } => kernel.long(entries),
             TableLocation::Published { control } => {
                 let address = kernel.load_once(kernel.fixed(control)?, 64)?;
-                builder.build_int_sub(address, kernel.long(kernel.memory.base), "")?
+                builder.build_int_sub(address, kernel.late(Number::Base)?, "")?
             }
             location => return internal(format!("an array lies at {location:?}")),
         };

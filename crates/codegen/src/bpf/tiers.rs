@@ -10,12 +10,16 @@
 //! From each tier of parts, parts that are still too much are tried with spilled values; what is too much then cannot
 //! run in the kernel, and its largest PPF is named.
 
+use std::fmt::Display;
+
 use baker::ir::{PpfId, Program};
 use baker::opt::{Level, optimise};
 
+use super::kept::{self, Kept};
 use super::parts::{Parts, expanded, rx_ppf};
-use super::{CompileUnit, with_module};
+use super::{CompileUnit, filled, with_module};
 use crate::CodegenError;
+use crate::cache::Part;
 use crate::kernel::{Memory, Object, Options};
 
 /// A tier.
@@ -59,6 +63,9 @@ const AGGREGATE: usize = 300;
 /// never took it.
 const WHOLE: usize = 1500;
 
+/// What takes any code: see [`compile_tiered`].
+pub const ANYTHING: &str = "anything";
+
 /// What became of code that was offered.
 pub enum Refusal<E> {
     /// It is too much: code in a form that is less so may be taken.
@@ -77,7 +84,7 @@ impl<E: From<CodegenError>> From<CodegenError> for Refusal<E> {
 }
 
 /// Code that was taken: one program, or parts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted<T> {
     /// The tier.
     pub tier: Tier,
@@ -85,6 +92,29 @@ pub struct Accepted<T> {
     pub first: T,
     /// The others, by the PPF that they begin with.
     pub parts: Vec<(PpfId, T)>,
+}
+
+impl Accepted<Object> {
+    /// Offers code that was taken before, with the numbers of this process.
+    pub(super) fn offer<T, E: From<CodegenError>>(
+        self,
+        memory: &Memory,
+        offer: &mut impl FnMut(&Object) -> Result<T, Refusal<E>>,
+    ) -> Result<Accepted<T>, Refusal<E>> {
+        let mut offer = |object| offer(&filled(object, memory)?);
+        let first = offer(self.first)?;
+        let parts = self.parts.into_iter().map(|(ppf, part)| Ok((ppf, offer(part)?)));
+        Ok(Accepted { tier: self.tier, first, parts: parts.collect::<Result<_, Refusal<E>>>()? })
+    }
+}
+
+impl<T> Accepted<(T, Object)> {
+    /// The code, and what became of it.
+    fn apart(self) -> (Accepted<Object>, Accepted<T>) {
+        let Accepted { tier, first: (first, object), parts } = self;
+        let (parts, objects) = parts.into_iter().map(|(ppf, (part, object))| ((ppf, part), (ppf, object))).unzip();
+        (Accepted { tier, first: object, parts: objects }, Accepted { tier, first, parts })
+    }
 }
 
 /// No form was taken.
@@ -95,17 +125,66 @@ pub enum TierError<E> {
     Other(E),
 }
 
-/// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel.
-pub fn compile_tiered<T, E: From<CodegenError>>(
+/// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel. What `taker`
+/// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much.
+pub fn compile_tiered<T, E: From<CodegenError> + Display>(
     program: &Program,
     packets: Level,
     memory: &Memory,
     options: Options,
+    taker: &str,
     mut offer: impl FnMut(&Object) -> Result<T, Refusal<E>>,
+) -> Result<Accepted<T>, TierError<E>> {
+    let mut part = match options.text {
+        true => Part::unkept(),
+        false => Part::new(|| kept::key(program, packets, memory, options, taker)),
+    };
+    match part.find(Kept::read) {
+        Some(Kept::TooMuch(ppf, why)) => {
+            part.done(true);
+            return Err(TierError::Ppf(ppf, CodegenError::Found(why).into()));
+        }
+        Some(Kept::Accepted(code)) => match code.offer(memory, &mut offer) {
+            Ok(accepted) => {
+                part.done(true);
+                return Ok(accepted);
+            }
+            Err(Refusal::TooMuch(error) | Refusal::Other(error)) => part.is_useless(&error.to_string()),
+        },
+        None => {}
+    }
+    let result = compile_anew(program, packets, memory, options, |object| {
+        let filled = filled(object.clone(), memory)?;
+        Ok((offer(&filled)?, object))
+    });
+    let result = match result {
+        Ok(accepted) => {
+            let (code, taken) = accepted.apart();
+            part.keep(|writer| Kept::Accepted(code).write(writer));
+            Ok(taken)
+        }
+        Err(error) => {
+            if let TierError::Ppf(ppf, why) = &error {
+                part.keep(|writer| Kept::TooMuch(*ppf, why.to_string()).write(writer));
+            }
+            Err(error)
+        }
+    };
+    part.done(false);
+    result
+}
+
+/// Tries tier after tier.
+fn compile_anew<T, E: From<CodegenError>>(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    mut offer: impl FnMut(Object) -> Result<T, Refusal<E>>,
 ) -> Result<Accepted<T>, TierError<E>> {
     let mut make = |program: &Program, unit, spill| {
         let options = Options { spill, ..options };
-        offer(&with_module(program, unit, memory, options, super::read(options))?)
+        offer(with_module(program, unit, memory, options, super::read(options))?)
     };
     let first = rx_ppf(program);
     if !options.apart || first.is_none() {

@@ -12,6 +12,7 @@ mod orders;
 mod parts;
 mod pictures;
 mod scenes;
+mod soak;
 mod watch;
 mod workers;
 mod world;

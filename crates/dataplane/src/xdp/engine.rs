@@ -167,7 +167,7 @@ fn interpreted(
     options: Options,
 ) -> Result<(SharedMemory, Runner), KernelEngineError> {
     let memory = SharedMemory::private(program)?;
-    let accepted = bpf::compile_tiered(kernel, packets, memory.memory(), options, |object| {
+    let accepted = bpf::compile_tiered(kernel, packets, memory.memory(), options, bpf::ANYTHING, |object| {
         Ok::<_, Refusal<LoadError>>(object.clone())
     });
     let accepted = accepted.map_err(|misfit| too_much(kernel, misfit))?;

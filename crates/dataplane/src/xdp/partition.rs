@@ -104,7 +104,7 @@ pub fn code(
     let partitioned = partition_by(program, |split| {
         let memory = SharedMemory::places(&split.workers)?;
         let take = |object: &Object| Ok::<_, Refusal<LoadError>>(object.clone());
-        let accepted = bpf::compile_tiered(&split.kernel, packets, &memory, options, take);
+        let accepted = bpf::compile_tiered(&split.kernel, packets, &memory, options, bpf::ANYTHING, take);
         Ok(accepted.map_err(|misfit| too_much(&split.kernel, misfit))?)
     })?;
     Ok((partitioned, answer))

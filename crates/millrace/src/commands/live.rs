@@ -7,6 +7,7 @@ use std::time::Duration;
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
 use cli::failure::Failure;
+use codegen::cache;
 use control::application::{AnyReloads, AnySettings, Registry};
 use control::applications::{self, KeptOfAll, SettingsWays};
 use control::config::{Config, changes};
@@ -259,6 +260,7 @@ impl State {
             engine::about(&with.program, &partitioned.placement, &partitioned.too_much)
         };
         reloaded.engine = next.partitioned().map(about);
+        reloaded.warnings.extend(cache::take_notes());
         reloaded.warnings.extend(instance.take_over(next));
         changes.remove(&mut tables);
         (reloaded.replaced, reloaded.set, reloaded.removed) = (true, changes.set.len(), changes.removed.len());

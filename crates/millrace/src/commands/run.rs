@@ -10,6 +10,7 @@ use cli::failure::Failure;
 use cli::output::print;
 use cli::report;
 use cli::say;
+use codegen::cache;
 use control::application::Registry;
 use control::config::{Config, Control, changes};
 use control::entries::{Notation, PortNames};
@@ -26,6 +27,7 @@ use super::packets::Packets;
 use super::watch::{ControllerWatch, PortWatch};
 use crate::apps;
 use crate::apps::Source;
+use crate::compiled;
 use crate::supervisor::Supervisor;
 use applications::BUILT_IN;
 
@@ -101,6 +103,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
     let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
+    if state.is_some() {
+        compiled::keep(state);
+    }
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let name = claim.as_ref().map_or_else(|| instance_of(&source.name), |claim| claim.instance().to_owned());
     let kept = state.map(|dir| (dir, &*name));
@@ -149,9 +154,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
+    let code = compiled::report(&cache::activity());
+    notes.push(code.clone());
     for line in about.map(|about| format!("engine: {about}")).into_iter().chain(notes) {
         say!("{line}");
     }
+    cache::take_notes().iter().for_each(|note| tracing::warn!("{note}"));
     let started = Instant::now();
     let observer = instance.observer();
     let names = PortNames::new(&ports);
@@ -181,7 +189,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => None,
     };
     let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
-    tracing::info!(program = source.name, ports = ports.len(), socket, "running");
+    tracing::info!(program = source.name, ports = ports.len(), socket, code, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
