@@ -21,7 +21,6 @@ mod process;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use network::{PROXIES, Proxy, must};
 use sender::{Sender, compare};

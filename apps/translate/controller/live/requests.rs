@@ -63,9 +63,9 @@ fn pipelined(proxy: &Proxy) {
 fn curl(proxy: &Proxy) {
     let run = |arguments: &[&str]| {
         let fixed = ["-sS", "--max-time", "20", "-w", "%{http_code} %{num_connects}\n", "-o", "/dev/null"];
-        let url = |path: &str| format!("http://10.0.1.1:8080/{path}");
-        let arguments: Vec<String> =
-            arguments.iter().map(|own| own.strip_prefix('/').map_or((*own).to_owned(), url)).collect();
+        let is_path = |own: &str| own.starts_with('/') && own != "/dev/null";
+        let url = |own: &&str| if is_path(own) { format!("http://10.0.1.1:8080{own}") } else { (*own).to_owned() };
+        let arguments: Vec<String> = arguments.iter().map(url).collect();
         must(proxy.viewers.command("curl").args(fixed).args(&arguments).run()).text()
     };
     let outputs = ["-o", "/dev/null", "-o", "/dev/null"];

@@ -76,6 +76,11 @@ impl Outgoing {
         self.start < self.bytes.len()
     }
 
+    /// Whether nothing more is added.
+    pub fn is_finished(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// So many documents have come, in all.
     pub fn acked(&mut self, documents: u32) {
         let more = documents.wrapping_sub(self.acked);

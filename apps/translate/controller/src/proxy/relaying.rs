@@ -130,6 +130,8 @@ impl<W: World> Proxy<W> {
                     return self.end_relay(number);
                 }
             }
+            // Nothing follows its end.
+            State::Tunnels(_) if own.outgoing.is_finished() => return,
             State::Tunnels(tunnel) => {
                 (tunnel.awaits, tunnel.since) = (false, now);
                 own.outgoing.push(bytes);

@@ -43,7 +43,7 @@ fn tls_passes_byte_by_byte() {
         model.notice(number, Notice::Ended(Over::Closed));
         assert_eq!((model.server.len(), model.proxy.sizes().0, model.proxy.counts.tunnels), (0, 0, 1));
         let ended = model.log.last().unwrap();
-        assert_eq!((&*ended.request, ended.status, ended.ended), ("TLS", 200, "client_closed"));
+        assert_eq!((&*ended.request, ended.status, ended.ended), ("TLS", 200, "complete"));
     }
 }
 
