@@ -1,5 +1,5 @@
-//! Requests of HTTP clients for streams: heads in any pieces, and what their URLs mean; answers of the host's own server
-//! on their way to them.
+//! Requests of HTTP clients for streams: heads in any pieces, and what their URLs mean; answers of the host's own
+//! server on their way to them.
 
 use translate::http::forward::Answer;
 use translate::http::place;

@@ -106,8 +106,9 @@ impl Instance {
         };
         self.controllers.stop();
         // What it has handed over by then workers finish.
-        if how == STOP && !self.controllers.keeps_kernel() {
-            self.site.fast_path.iter().for_each(|path| path.stop());
+        if how == STOP {
+            let keeps = self.controllers.keeps_kernel();
+            self.site.fast_path.iter().for_each(|path| if keeps { path.leave() } else { path.stop() });
         }
         let mut errors = self.worker_pool.end(STOP);
         errors.extend(finished);
