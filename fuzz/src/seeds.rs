@@ -145,6 +145,9 @@ pub fn http() -> Vec<Vec<u8>> {
         "\r\nHEAD http://h/%70laylist.m3u HTTP/1.1\r\nHost: h\r\nAuthorization: Basic YTpi\r\n\r\n",
         "GET /rtsp/10.0.2.11:8554/a?b=c HTTP/1.0\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+        "HTTP/1.0 200 OK\r\nConnection: close, X\r\nX: y\r\nContent-Length: 3\r\n\r\nabcd",
+        "HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nabc",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

@@ -21,6 +21,7 @@
 //! | [`sdp`] | session descriptions, read and rewritten |
 //! | [`rtp`], [`rtcp`] | headers of RTP packets; reports of senders and receivers |
 //! | [`picture`] | which RTP packets a decoder can begin with, and which it can do without |
+//! | [`nonces`] | nonces of Digest (RFC 7616) |
 //! | [`keyed_map`] | maps whose keys strangers choose |
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ pub mod http;
 pub mod icmp;
 pub mod isn;
 pub mod keyed_map;
+pub mod nonces;
 pub mod picture;
 pub mod refused;
 pub mod resolution;

@@ -1,5 +1,7 @@
-//! Requests of HTTP clients for streams: heads in any pieces, and what their URLs mean.
+//! Requests of HTTP clients for streams: heads in any pieces, and what their URLs mean; answers of the host's own
+//! server on their way to them.
 
+use translate::http::forward::Answer;
 use translate::http::place;
 use translate::http::request::Reader;
 use translate::http::target::{Source, Target, target, token};
@@ -21,6 +23,15 @@ pub const WORDS: &[&str] = &[
     "Cookie: r2h-token=x; a=b\r\n",
     "User-Agent: VLC R2HTOKEN/x\r\n",
     "Accept: image/jpeg\r\n",
+    "Connection: keep-alive, upgrade, X\r\n",
+    "Upgrade: websocket\r\n",
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.0 204 No\r\n",
+    "HTTP/1.1 101 Switching\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\n",
+    "3\r\nabc\r\n",
+    "0\r\n\r\n",
+    "\u{16}\u{3}",
     "\r\n",
     "%2f",
     "^",
@@ -30,8 +41,31 @@ pub const WORDS: &[&str] = &[
 /// Bytes of a head at most.
 const MOST: usize = 4096;
 
+/// Passes an answer whole and in pieces: a client gets the same.
+fn answer(data: &[u8], request: &str) {
+    let asked = Reader::default().push(request.as_bytes(), MOST);
+    let (request, _) = asked.expect("a request").expect("a whole one");
+    let mut whole = Answer::new(&request);
+    let Ok(passed) = whole.take(data, true) else { return };
+    let (mut pieces, mut found) = (Answer::new(&request), Vec::new());
+    for byte in data {
+        found.extend(pieces.take(&[*byte], true).expect("byte by byte it is an answer, too"));
+    }
+    assert_eq!(found, passed);
+    let ends = |own: &Answer| (own.status(), own.keeps(), own.is_whole(), own.is_rest(), own.is_switched());
+    assert_eq!(ends(&whole), ends(&pieces));
+    // Nobody is told twice whether the connection goes on.
+    if whole.status().is_some_and(|status| status >= 200) {
+        let end = passed.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+        let head = String::from_utf8_lossy(&passed[..end]).to_ascii_lowercase();
+        assert_eq!(head.matches("\r\nconnection:").count(), usize::from(!head.starts_with("http/1.1 1")), "{head}");
+    }
+}
+
 /// Reads a request whole and in pieces: both find the same. What it means has a form that means the same again.
 pub fn run(data: &[u8]) {
+    answer(data, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    answer(data, "GET / HTTP/1.0\r\n\r\n");
     let whole = Reader::default().push(data, MOST);
     if let Ok(Some((request, rest))) = &whole {
         // An empty line in front of it may be passed over.

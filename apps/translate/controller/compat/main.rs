@@ -1,8 +1,10 @@
 //! Streams for other people's HTTP clients: curl, wget, ffmpeg, mpv, VLC and GStreamer, and Linux' TCP with and without
-//! its options. `make compat` runs this. Every decoded frame is compared with the same of what was sent.
+//! its options. `make compat` runs this. Every decoded frame is compared with the same of what was sent; what Chromium
+//! plays is counted.
 //!
 //! Needs root and these programs (`tools/setup compat` installs them), and fails without.
 
+mod browser;
 mod clients;
 
 #[allow(dead_code)]

@@ -2,10 +2,12 @@
 //!
 //! They need root, and fail without.
 
+mod host;
 mod network;
 #[path = "../../../media/controller/tests/support/origin.rs"]
 mod origin;
 mod outlast;
+mod requests;
 mod rtsp;
 mod sender;
 
@@ -19,7 +21,6 @@ mod process;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use network::{PROXIES, Proxy, must};
 use sender::{Sender, compare};
@@ -36,7 +37,8 @@ impl Client {
 
     fn ask(proxy: &Proxy, address: &str, target: &str) -> Client {
         let mut own = Client::connect(proxy, address);
-        write!(own.0, "GET {target} HTTP/1.1\r\nHost: proxy\r\nUser-Agent: test\r\n\r\n").unwrap();
+        let fields = "Host: proxy\r\nUser-Agent: test\r\nConnection: close";
+        write!(own.0, "GET {target} HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
         own
     }
 
@@ -183,32 +185,6 @@ fn viewers_share_a_stream_and_leave_it() {
 }
 
 #[test]
-fn bad_requests_are_answered() {
-    let proxy = Proxy::start("xdp", &[("# user = \"viewer\"", "viewers.tokens = [\"a-token-that-is-long\"]")]);
-    for (client, (text, answer)) in PROXIES.into_iter().cycle().zip([
-        ("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found"),
-        ("GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n z\r\n\r\n", "400 Bad Request"),
-        ("POST /tower HTTP/1.0\r\n\r\n", "405 Method Not Allowed"),
-        ("GET /hall HTTP/1.0\r\n\r\n", "403 Forbidden"),
-        ("GET /rtp/240.1.1.1:5 HTTP/1.0\r\n\r\n", "403 Forbidden"),
-        ("\x16\x03\x01\x02\0\x01\r\n\r\n", "400 Bad Request"),
-    ]) {
-        let mut own = Client::connect(&proxy, client);
-        // In pieces.
-        for piece in text.as_bytes().chunks(7) {
-            own.0.write_all(piece).unwrap();
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let said = own.rest();
-        assert!(said.starts_with(&format!("HTTP/1.1 {answer}\r\n")) && said.contains("Connection: close"), "{said}");
-    }
-    let list = Client::ask(&proxy, PROXIES[0], "/playlist.m3u").rest();
-    assert!(list.ends_with("#EXTINF:-1,The hall\nhttp://proxy/hall\n#EXTINF:-1,tower\nhttp://proxy/tower\n"), "{list}");
-    proxy.wait("something is left", |proxy| proxy.metric("translate_connections") == 0);
-    proxy.stop();
-}
-
-#[test]
 fn a_source_that_is_silent_is_told() {
     let proxy = Proxy::start("xdp", &[("first = \"10s\"", "first = \"1s\"")]);
     let said = Client::ask(&proxy, PROXIES[0], "/tower").rest();
@@ -231,34 +207,6 @@ fn streams_of_servers_pass_on_their_connections() {
     rtsp::streams(&proxy, true);
     assert!(proxy.metric("translate_packets_relayed_total") >= 200);
     assert_eq!(proxy.metric("translate_packets_malformed_total"), 0);
-    proxy.stop();
-}
-
-#[test]
-fn other_paths_are_the_host_s_own_server_s() {
-    let (from, to) = ("# http_server = \"127.0.0.1:80\"", "http_server = \"10.0.2.11:80\"");
-    let proxy = Proxy::start("xdp", &[(from, to)]);
-    let listener = must(proxy.servers.enter(|| std::net::TcpListener::bind("10.0.2.11:80"))).unwrap();
-    let body: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut asked = Vec::new();
-            while !asked.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                asked.extend(byte);
-            }
-            let asked = String::from_utf8(asked).unwrap();
-            assert!(asked.starts_with("GET /page?x HTTP/1.1\r\n"), "{asked}");
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
-            stream.write_all(&body).unwrap();
-        });
-        let mut client = Client::ask(&proxy, PROXIES[0], "/page?x");
-        assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));
-        assert!(client.take(body.len()) == body, "its bytes, exactly");
-        assert_eq!(client.rest(), "");
-    });
     proxy.stop();
 }
 

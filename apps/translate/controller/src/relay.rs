@@ -1,4 +1,4 @@
-//! Connections to the host's own HTTP server, one for each request, on sockets of the kernel.
+//! Connections to servers of the host, one for each request or tunnel, on sockets of the kernel.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub struct RelayEvent {
 /// See [`RelayEvent`].
 #[derive(Debug)]
 pub enum What {
-    /// Bytes of the answer.
+    /// Bytes of the server.
     Bytes(Vec<u8>),
-    /// So many bytes of the request's body were taken.
+    /// So many bytes of the client were taken, behind the first.
     Took(u32),
-    /// It has ended.
+    /// The server sends nothing more; an error: nor takes it anything.
     Ended(Result<(), String>),
 }
 
@@ -42,8 +42,8 @@ pub enum What {
 #[derive(Debug)]
 pub struct Relay {
     task: AbortHandle,
-    /// Bytes to be sent.
-    bytes: UnboundedSender<Vec<u8>>,
+    /// Bytes to be sent; none: nothing more is.
+    bytes: Option<UnboundedSender<Vec<u8>>>,
     /// Readings that may be done.
     readings: Arc<Semaphore>,
 }
@@ -68,16 +68,22 @@ impl Relay {
         let task = tokio::spawn(async move {
             // Whoever takes them ends with the controller.
             let event = |what| _ = events.send(RelayEvent { connection, generation, what });
-            let result = run(server, first, receiver, &own, event).await;
-            event(What::Ended(result.map_err(|error| error.to_string())));
+            if let Err(error) = run(server, first, receiver, &own, &event).await {
+                event(What::Ended(Err(error.to_string())));
+            }
         });
-        Relay { task: task.abort_handle(), bytes, readings }
+        Relay { task: task.abort_handle(), bytes: Some(bytes), readings }
     }
 
     /// Sends more; the program's credit bounds how much waits.
     pub fn send(&self, bytes: Vec<u8>) {
         // It may have ended.
-        let _ = self.bytes.send(bytes);
+        self.bytes.iter().for_each(|own| _ = own.send(bytes.clone()));
+    }
+
+    /// Says that nothing more is sent; what the server sends comes as before.
+    pub fn end(&mut self) {
+        self.bytes = None;
     }
 
     /// Has it read once more.
@@ -86,6 +92,7 @@ impl Relay {
     }
 }
 
+/// Runs until neither side has anything more to send.
 async fn run(
     server: SocketAddr,
     first: Vec<u8>,
@@ -94,6 +101,8 @@ async fn run(
     event: impl Fn(What),
 ) -> std::io::Result<()> {
     let stream = timeout(CONNECT, TcpStream::connect(server)).await??;
+    // What comes in small pieces, as WebSocket's messages, is not to wait for more.
+    stream.set_nodelay(true)?;
     let (mut read, mut write) = stream.into_split();
     let reading = async {
         let mut buffer = vec![0; READ];
@@ -102,7 +111,10 @@ async fn run(
             let Ok(permit) = readings.acquire().await else { return Ok(()) };
             permit.forget();
             match read.read(&mut buffer).await? {
-                0 => return Ok(()),
+                0 => {
+                    event(What::Ended(Ok(())));
+                    return Ok(());
+                }
                 count => event(What::Bytes(buffer[..count].to_vec())),
             }
         }
@@ -113,15 +125,11 @@ async fn run(
             write.write_all(&more).await?;
             event(What::Took(more.len() as u32));
         }
-        std::future::pending::<std::io::Result<()>>().await
+        write.shutdown().await
     };
-    // A server may answer, and close, before it has read all.
-    tokio::pin!(reading, writing);
-    tokio::select! {
-        result = &mut reading => result,
-        written = &mut writing => match written {
-            Ok(()) => reading.await,
-            Err(error) => reading.await.map_err(|_| error),
-        },
-    }
+    // A server may answer, and close, before it has read all: what it says counts.
+    let written =
+        async { writing.await.map_err(|error: std::io::Error| tracing::debug!("a server of the host: {error}")) };
+    let (read, _) = tokio::join!(reading, written);
+    read
 }

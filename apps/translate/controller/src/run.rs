@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use self::leftover::Ends;
 use self::path::{Came, LivePath, LiveWorld, clock};
 use crate::admin::queries;
 use crate::log::access_log::Line;
@@ -131,16 +132,14 @@ impl State {
                 self.sources.open(stream, &source);
             }
             Effect::CloseStream(stream) => self.sources.close(stream),
-            Effect::Connect { connection, generation, bytes } => {
-                // It was there when this was decided.
-                if let Some(server) = self.proxy.settings().http_server {
-                    let relay = Relay::start(server, (connection, generation), bytes, self.relay_sender.clone());
-                    self.relays.insert(connection, relay);
-                }
+            Effect::Connect { connection, generation, server, bytes } => {
+                let relay = Relay::start(server, (connection, generation), bytes, self.relay_sender.clone());
+                self.relays.insert(connection, relay);
             }
             Effect::ToServer(connection, bytes) => {
                 self.relays.get(&connection).into_iter().for_each(|relay| relay.send(bytes.clone()));
             }
+            Effect::EndServer(connection) => self.relays.get_mut(&connection).into_iter().for_each(Relay::end),
             Effect::ReadServer(connection) => self.relays.get(&connection).into_iter().for_each(Relay::read),
             Effect::Disconnect(connection) => _ = self.relays.remove(&connection),
             Effect::Log(ended) => self.log.iter().for_each(|log| {
@@ -180,7 +179,7 @@ impl State {
 
     fn relay_event(&mut self, path: &mut LivePath, event: RelayEvent) {
         let RelayEvent { connection, generation, what } = event;
-        if matches!(what, What::Ended(_)) {
+        if matches!(what, What::Ended(Err(_))) {
             self.relays.remove(&connection);
         }
         self.event(path, |proxy| match what {
@@ -188,6 +187,11 @@ impl State {
             What::Took(bytes) => proxy.server_took(connection, generation, bytes),
             What::Ended(result) => proxy.server_ended(connection, generation, result),
         });
+    }
+
+    /// Whether clients have their end, and servers are gone.
+    fn is_said(&self, link: &Link, last: &Ends) -> bool {
+        self.sources.servers() == 0 && self.proxy.numbers().all(|number| last.has_come(link.tables(), number))
     }
 
     fn query(&mut self, path: &mut LivePath, name: &str, with: &Json) -> Answer {
@@ -224,6 +228,7 @@ async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, qu
         state.event(&mut path, |proxy| proxy.take_up(left));
         path.leave_others(&state.proxy.playing());
     }
+    let last = Ends::of(link.program())?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut packets = Vec::with_capacity(BATCH);
@@ -247,9 +252,8 @@ async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, qu
                 if passed % TICKS == 0 || state.proxy.is_awaiting() {
                     state.event(&mut path, Proxy::tick);
                 }
-                let (connections, _, _) = state.proxy.sizes();
-                let done = connections == 0 && state.sources.servers() == 0;
-                if ends.is_some_and(|ends| ends <= Instant::now() || done) {
+                if ends.is_some_and(|ends| ends <= Instant::now() || state.is_said(link, &last)) {
+                    state.event(&mut path, Proxy::forget_all);
                     return Ok(());
                 }
                 continue;
@@ -274,10 +278,19 @@ async fn run(link: &mut Link, state: &mut State, reloads: &Reloads<Settings>, qu
                 queries.answer(|name, with| state.query(&mut path, name, with));
             }
             Event::Stop => {
-                if link.stopping() == Some(Stop::TakeOver) || ends.is_some() {
+                if link.stopping() == Some(Stop::TakeOver) {
                     return Ok(());
                 }
-                // Clients get the end of what they have, and servers are told.
+                if ends.is_some() {
+                    state.event(&mut path, Proxy::forget_all);
+                    return Ok(());
+                }
+                // All goes on with the next start, as if the process were killed.
+                if state.proxy.settings().outlast && state.kept.is_on_disk() && link.keep_kernel() {
+                    return Ok(());
+                }
+                // Clients get the end of what they have, and servers are told. Who comes now is the kernel's to refuse.
+                path.serve(&[])?;
                 state.event(&mut path, Proxy::end);
                 state.sources.end();
                 if !link.drain(END) {

@@ -11,6 +11,8 @@ use crate::settings::{Delivery, Fill, Policy, Rate, Start};
 
 /// Documents of a connection that may be on their way (`DOCUMENTS`).
 pub const DOCUMENTS: u32 = 16;
+/// Bytes of requests that a client may send before it gets more credit (`CREDIT`).
+pub const CREDIT: u32 = 16384;
 /// No stream.
 pub const NO_STREAM: u32 = u32::MAX;
 /// What a source's packets are: RTP, or transport streams without (`FORM_ANY`); any payload type.
@@ -44,6 +46,17 @@ pub enum Order {
         /// What is left out.
         policy: Policy,
     },
+    /// It may go on with a stream; see [`Order::Open`].
+    Stream {
+        #[allow(missing_docs)]
+        stream: u32,
+        #[allow(missing_docs)]
+        fill: Fill,
+        #[allow(missing_docs)]
+        rate: Rate,
+        #[allow(missing_docs)]
+        policy: Policy,
+    },
     /// It ends behind what was sent.
     Close,
     /// It is reset.
@@ -60,29 +73,36 @@ impl Order {
     /// As the program reads it (protocol `order`).
     pub fn bytes(&self, connection: u32, generation: u32) -> [u8; 56] {
         let mut out = [0; 56];
+        let mut delivered = |fill: &Fill, rate: &Rate, policy: &Policy| {
+            out[1] = match fill {
+                Fill::Buffered => 0,
+                Fill::Empty => 1,
+                Fill::Fresh => 2,
+            };
+            out[2] = match rate {
+                Rate::Tfrc => 0,
+                Rate::Playout => 1,
+                Rate::None => 2,
+            };
+            out[3] = match policy {
+                Policy::Oldest => 0,
+                Policy::Newest => 1,
+                Policy::Pictures => 2,
+            };
+        };
         let (kind, key, stream) = match self {
             Order::Open { key, stream, fill, rate, policy } => {
-                out[1] = match fill {
-                    Fill::Buffered => 0,
-                    Fill::Empty => 1,
-                    Fill::Fresh => 2,
-                };
-                out[2] = match rate {
-                    Rate::Tfrc => 0,
-                    Rate::Playout => 1,
-                    Rate::None => 2,
-                };
-                out[3] = match policy {
-                    Policy::Oldest => 0,
-                    Policy::Newest => 1,
-                    Policy::Pictures => 2,
-                };
+                delivered(fill, rate, policy);
                 (1, *key, *stream)
             }
             Order::Close => (2, FlowKey::UNSPECIFIED, 0),
             Order::Abort => (3, FlowKey::UNSPECIFIED, 0),
             Order::Refuse(key) => (4, *key, 0),
             Order::Credit(bytes) => (5, FlowKey::UNSPECIFIED, *bytes),
+            Order::Stream { stream, fill, rate, policy } => {
+                delivered(fill, rate, policy);
+                (6, FlowKey::UNSPECIFIED, *stream)
+            }
             Order::Probe(key, number) => (7, *key, *number),
         };
         out[0] = kind;
@@ -213,6 +233,22 @@ pub struct Totals {
     pub timeouts: u32,
 }
 
+impl Totals {
+    /// What was counted since then.
+    pub fn since(&self, then: &Totals) -> Totals {
+        Totals {
+            packets: self.packets.saturating_sub(then.packets),
+            bytes: self.bytes.saturating_sub(then.bytes),
+            again: self.again.saturating_sub(then.again),
+            nulls: self.nulls.saturating_sub(then.nulls),
+            fresh: self.fresh.saturating_sub(then.fresh),
+            skipped: self.skipped.saturating_sub(then.skipped),
+            timeouts: self.timeouts.saturating_sub(then.timeouts),
+            ..*self
+        }
+    }
+}
+
 /// A connection that another process has left, as the program has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftConnection {
@@ -230,6 +266,10 @@ pub struct LeftConnection {
     pub delivered: u32,
     /// Whether it ends behind what it has.
     pub ends: bool,
+    /// Whether it has come to its stream, or comes to it behind the documents that it has.
+    pub plays: bool,
+    /// Whether it has nothing of a request, and all answers.
+    pub is_idle: bool,
     /// When something came from its client last, by the monotonic clock.
     pub heard: Duration,
     /// Whether all that is under way adds up.
@@ -246,6 +286,8 @@ impl Default for LeftConnection {
             documents: 0,
             delivered: 0,
             ends: false,
+            plays: false,
+            is_idle: false,
             heard: Duration::ZERO,
             is_sound: false,
         }
@@ -311,6 +353,8 @@ mod tests {
         expected.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0x12, 0x34, 0, 80, 0, 0, 0, 0]);
         assert_eq!(open.bytes(258, 9), expected[..]);
         assert_eq!(Order::Refuse(key).bytes(0, 0)[..16], [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let order = Order::Stream { stream: 258, fill: Fill::Empty, rate: Rate::Tfrc, policy: Policy::Pictures };
+        assert_eq!(order.bytes(1, 2)[..16], [6, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 2]);
         assert_eq!(Order::Credit(258).bytes(1, 2)[..16], [5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 2]);
     }
 

@@ -82,6 +82,11 @@ fn mistakes_are_told() {
         ("title = \"The hall\"", "title = \"The\\nhall\"", "control characters"),
         ("origins = [\"10.0.2.0/24\"", "origins = [\"10.0.2.0/99\"", "origin"),
         ("# http_server = \"127.0.0.1:80\"", "http_server = \"localhost\"", "HTTP server"),
+        ("# https_server = \"127.0.0.1:443\"", "https_server = \"127.0.0.1:0\"", "TLS server"),
+        ("# at_end = \"keep\"", "at_end = \"kept\"", "\"keep\""),
+        ("requests = 1000", "requests = 0", "1"),
+        ("idle = \"15s\"", "idle = \"0s\"", "1s"),
+        ("# pages = false", "schemes = \"ntlm\"", "sha-256"),
         ("# pages = false", "pages = \"no\"", "pages"),
         ("# user = \"viewer\"", "publish.addresses = \"10.0.0.0/8\"", "publish"),
     ] {

@@ -88,6 +88,7 @@ struct Inner {
     told: Option<Instant>,
     /// Until when it may take its time.
     drain: Option<Instant>,
+    keeps_kernel: bool,
 }
 
 impl Inner {
@@ -109,7 +110,8 @@ impl Inner {
 impl Health {
     pub fn new(name: &str) -> Self {
         let (state, since) = (ControllerState::Running, Instant::now());
-        let known = Inner { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None };
+        let known =
+            Inner { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None, keeps_kernel: false };
         Health { name: name.to_owned(), wakes: Arc::default(), known: Mutex::new(known) }
     }
 
@@ -158,6 +160,16 @@ impl Health {
     /// Until when it may take its time to end.
     pub fn drain(&self) -> Option<Instant> {
         self.lock().drain
+    }
+
+    /// What runs in the kernel is to stay there at the end.
+    pub fn keep_kernel(&self) {
+        self.lock().keeps_kernel = true;
+    }
+
+    /// Whether it is.
+    pub fn keeps_kernel(&self) -> bool {
+        self.lock().keeps_kernel
     }
 
     fn snapshot(&self, now: Instant) -> ControllerSnapshot {

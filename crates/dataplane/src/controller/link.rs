@@ -299,6 +299,17 @@ impl Link {
         until > now
     }
 
+    /// At the end of the instance, once [`Event::Stop`] has come: what runs in the kernel is to stay there, as when the
+    /// process is killed, so that the next start with the same state takes it up. Whether that can be: where all ports
+    /// are in the kernel. Without a state it ends with the process all the same.
+    pub fn keep_kernel(&self) -> bool {
+        let keeps = self.stopping() == Some(Stop::End) && self.ports().iter().all(|port| port.in_kernel);
+        if keeps {
+            self.health.keep_kernel();
+        }
+        keeps
+    }
+
     fn stops(&self) -> bool {
         self.rings().is_halted()
             || (self.rings().stopping().is_some() && self.drain.is_none_or(|until| until <= Instant::now()))

@@ -266,6 +266,11 @@ impl Controllers {
         self.errors.extend(self.running.iter_mut().filter_map(|one| one.end(told)));
     }
 
+    /// Whether one of them wants what runs in the kernel to stay there.
+    pub fn keeps_kernel(&self) -> bool {
+        self.running.iter().any(|one| one.health.keeps_kernel())
+    }
+
     /// Takes back the frames of packets that are still in the rings, when the workers have ended; how many. Then what
     /// went wrong, one line each.
     pub fn finish(&mut self) -> (u64, Vec<String>) {

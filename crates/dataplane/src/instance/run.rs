@@ -96,12 +96,20 @@ impl Instance {
     }
 
     fn end(&mut self, how: u8) -> Report {
-        // What it has handed over by then workers finish.
-        self.site.fast_path.iter().for_each(|path| path.stop());
-        // Controllers end before the workers that run what they inject; but they are needed until the ports have
-        // finished.
-        let finished = if how == FINISH { self.worker_pool.end(FINISH) } else { Vec::new() };
+        // Controllers end before the workers that run what they inject, and before the program leaves the kernel: so
+        // what they still say is said, and answered, as before. But they are needed until the ports have finished.
+        let finished = if how == FINISH {
+            self.site.fast_path.iter().for_each(|path| path.stop());
+            self.worker_pool.end(FINISH)
+        } else {
+            Vec::new()
+        };
         self.controllers.stop();
+        // What it has handed over by then workers finish.
+        if how == STOP {
+            let keeps = self.controllers.keeps_kernel();
+            self.site.fast_path.iter().for_each(|path| if keeps { path.leave() } else { path.stop() });
+        }
         let mut errors = self.worker_pool.end(STOP);
         errors.extend(finished);
         let (dropped, failed) = self.controllers.finish();

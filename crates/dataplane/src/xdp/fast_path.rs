@@ -349,6 +349,12 @@ impl FastPath {
         state.grace = None;
     }
 
+    /// Leaves it in the kernel, for the next process with this state, as if this one were killed: the memory of its
+    /// tables is not given back, which would empty them.
+    pub(crate) fn leave(&self) {
+        std::mem::forget(self.part());
+    }
+
     /// Puts a program at all links, also where one fails.
     fn put(state: &State, program: &OwnedFd) -> io::Result<()> {
         let links = state.links.iter().filter_map(Weak::upgrade);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use wire::rtsp::auth::{Authorization, challenges};
+use wire::rtsp::auth::challenges;
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::url;
 
+use super::proof::{Proof, proof};
 use super::target::{TOKEN, Target, same_presentation};
 use super::world::World;
 use super::{ClientId, Proxy};
@@ -90,21 +91,12 @@ impl<W: World> Proxy<W> {
         else {
             return if token.is_some() { Verdict::Wrong } else { Verdict::Unknown };
         };
-        let Some(said) = Authorization::parse(field).filter(|said| self.settings.schemes.contains(&said.scheme()))
-        else {
-            return Verdict::Wrong;
+        let is_for = |url: &str| same_presentation(url, &request.url);
+        let digest = match proof(field, &request.method, REALM, access, &self.settings, is_for) {
+            Proof::Wrong => return Verdict::Wrong,
+            Proof::Password => return Verdict::Admitted,
+            Proof::Digest(digest) => digest,
         };
-        // Who does not exist takes as long as who does.
-        let known = access.users.iter().any(|user| user == said.user());
-        let password = self.settings.password(said.user()).filter(|_| known);
-        let proves = said.proves(password.unwrap_or(""), &request.method);
-        if !proves || password.is_none() {
-            return Verdict::Wrong;
-        }
-        let Authorization::Digest(digest) = &said else { return Verdict::Admitted };
-        if digest.realm != REALM || !same_presentation(&digest.uri, &request.url) {
-            return Verdict::Wrong;
-        }
         let now = self.now;
         let nonce = self.clients.get_mut(&id).and_then(|client| client.nonce.as_mut());
         let Some(nonce) = nonce.filter(|own| own.text == digest.nonce && now.saturating_sub(own.since) < NONCE) else {

@@ -8,7 +8,7 @@
 //! | `client` | connections of clients: requests in order, answers |
 //! | `forward` | origins' own URLs, and what clients prove at origins |
 //! | `tunnel` | clients that speak RTSP over HTTP |
-//! | `admission` | who may have what: addresses, passwords, tokens |
+//! | `admission`, `proof` | who may have what: addresses, passwords, tokens |
 //! | `guesses` | how often clients were wrong |
 //! | `addresses` | how much each client has |
 //! | `describe`, `setup`, `play` | the methods |
@@ -47,6 +47,7 @@ mod late;
 mod origin;
 pub mod origins;
 mod play;
+pub mod proof;
 mod publish;
 mod recording;
 mod records;

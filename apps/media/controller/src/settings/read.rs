@@ -100,17 +100,21 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
     settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
-    if let Some(value) = table.get("at_end") {
-        let keeps = |text: &str| match text {
-            "end" => Some(false),
-            "keep" => Some(true),
-            _ => None,
-        };
-        let accepted = "\"end\", or \"keep\": sessions go on when Millrace is there again";
-        settings.outlast = reader.parsed(value, &path.key("at_end"), accepted, keeps).unwrap_or_default();
-    }
+    settings.outlast = outlast(table, path, reader.errors);
     settings.pools = reader.pools;
     errors.is_empty().then_some(settings)
+}
+
+/// Reads `at_end`: whether sessions, or connections, outlast an orderly end.
+pub fn outlast(table: &Table, path: &Path, errors: &mut Errors) -> bool {
+    let Some(value) = table.get("at_end") else { return false };
+    let accepted = "\"end\", or \"keep\": sessions go on when Millrace is there again";
+    let keeps = |text: &str| match text {
+        "end" => Some(false),
+        "keep" => Some(true),
+        _ => None,
+    };
+    document::parsed(value, &path.key("at_end"), accepted, errors, keeps).unwrap_or_default()
 }
 
 /// How another application reads what its section has in common with this one's.
@@ -123,7 +127,7 @@ pub struct Reads {
 }
 
 /// Keys that [`sources`] reads.
-pub const SOURCES: [&str; 5] = ["ports", "origins", "users", "viewers", "pools"];
+pub const SOURCES: [&str; 6] = ["ports", "origins", "users", "schemes", "viewers", "pools"];
 
 /// Reads where streams come from, and who may view them, of another application's section: [`SOURCES`] and `streams`.
 pub fn sources(table: &Table, path: &Path, reads: Reads, errors: &mut Errors) -> Settings {

@@ -19,12 +19,13 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "translate_reading", "connections whose request is not whole yet", reading as u64),
         plain(Kind::Gauge, "translate_streams", "streams that are asked for, or come", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 15] = [
+    let counters: [(&str, &str, u64); 16] = [
         ("translate_requests_total", "requests of clients", counts.requests),
         ("translate_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("translate_reset_total", "connections that were reset without an answer", counts.reset),
         ("translate_viewers_total", "connections that were given a stream", counts.viewers),
         ("translate_relayed_total", "requests for the HTTP server of the host", counts.relayed),
+        ("translate_tunnels_total", "connections that are TLS or WebSocket with a server of the host", counts.tunnels),
         ("translate_streams_total", "streams that were asked for at their sources", counts.streams),
         ("translate_streams_failed_total", "streams that ended by a fault of their source", counts.failed),
         ("translate_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),

@@ -7,8 +7,10 @@
 //! | `place` | addresses and ports of URLs |
 //! | `target` | what a URL means |
 //! | `answer` | heads and bodies of answers |
+//! | `forward` | requests and answers as the host's own server gets and gives them |
 
 pub mod answer;
+pub mod forward;
 pub mod place;
 pub mod refusal;
 pub mod request;

@@ -22,9 +22,11 @@ refusals! {
     BAD_URL = 400 "The URL can't be read";
     BAD_PLACE = 400 "An address and a port are needed, such as /rtp/239.1.2.3:5004";
     NO_INTERFACE = 400 "Interfaces can't be chosen by URLs";
+    NO_TLS = 400 "TLS is not spoken here";
     BODY = 400 "The request has a body, and is none that takes one";
     NO_PASSWORD = 401 "A password is needed";
     WRONG_PASSWORD = 401 "User or password are wrong";
+    STALE = 401 "The proof of the password is one for another time";
     NOT_YOURS = 403 "This address may not view it";
     NO_TOKEN = 403 "A token is needed";
     WRONG_TOKEN = 403 "The token is wrong";
@@ -50,6 +52,8 @@ refusals! {
     NO_SERVER = 503 "No server of the stream works";
     NO_SOCKET = 503 "The stream's port or group can't be had";
     HOST_DOWN = 502 "The HTTP server of the host can't be had";
+    HOST_WRONG = 502 "What the HTTP server of the host says can't be read";
+    TLS_DOWN = 502 "The TLS server of the host can't be had";
     HOST_SILENT = 504 "The HTTP server of the host does not answer";
     SLOW_SERVER = 504 "The server does not answer in time";
     VERSION = 505 "HTTP/1.0 and HTTP/1.1 are spoken here";

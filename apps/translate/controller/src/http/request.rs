@@ -6,12 +6,15 @@ use wire::body::Framing;
 use wire::head_progress::HeadProgress;
 use wire::http;
 
-use super::refusal::{LARGE_HEAD, LONG_URL, MALFORMED, Refusal};
+use super::refusal::{LARGE_HEAD, LONG_URL, MALFORMED, NO_TLS, Refusal};
 
 /// Bytes of a URL at most.
 pub const MOST_URL: usize = 4096;
 /// Header fields of a head at most, as [`wire::http`] has it.
 const MOST_FIELDS: usize = 128;
+
+/// What TLS begins with: a record of a handshake, the major version of all versions (RFC 8446 section 5.1).
+const TLS: [u8; 2] = [22, 3];
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,12 @@ pub struct Request {
     pub authority: String,
     /// How its body is framed.
     pub framing: Framing,
+    /// Whether its sender speaks HTTP/1.0.
+    pub is_old: bool,
+    /// Whether another request may follow (RFC 9112 section 9.3).
+    pub keeps_alive: bool,
+    /// Whether it wants to go on with WebSocket (RFC 6455 section 4.1).
+    pub is_web_socket: bool,
     /// Its first line, for the log.
     pub line: String,
     /// `Authorization`.
@@ -45,6 +54,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether a URL is this request's, as a digest says it (RFC 7616 section 3.4.6): in whichever of its two forms.
+    pub fn is_for(&self, url: &str) -> bool {
+        let target = |url: &str| match url.split_once("://") {
+            Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]).to_owned(),
+            None => url.to_owned(),
+        };
+        let query = self.query.as_deref().map(|query| format!("?{query}")).unwrap_or_default();
+        target(url) == format!("{}{query}", self.path)
+    }
+
     /// Whether it has a body.
     pub fn has_body(&self) -> bool {
         self.framing != Framing::Length(0)
@@ -64,9 +83,16 @@ impl Reader {
     /// Takes bytes; the request, once its head is whole, with what came behind it.
     ///
     /// # Errors
-    /// Why it is none. Nothing more can be read then.
+    /// Why it is none. Nothing more can be read then. [`NO_TLS`]: it begins as TLS does; see [`Reader::bytes`].
     pub fn push(&mut self, bytes: &[u8], most: usize) -> Result<Option<(Request, Vec<u8>)>, Refusal> {
         self.bytes.extend_from_slice(bytes);
+        if !self.blank && self.bytes.starts_with(&TLS[..1]) {
+            match self.bytes.get(1) {
+                None => return Ok(None),
+                Some(version) if *version == TLS[1] => return Err(NO_TLS),
+                Some(_) => {}
+            }
+        }
         if !self.blank && self.bytes.starts_with(b"\r\n") {
             self.bytes.drain(..2);
             self.blank = true;
@@ -86,6 +112,11 @@ impl Reader {
         let rest = self.bytes.split_off(request.head);
         let found = of(&request, std::mem::take(&mut self.bytes))?;
         Ok(Some((found, rest)))
+    }
+
+    /// What has come, where that is no request.
+    pub fn bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Whether anything has come of a request.
@@ -110,12 +141,20 @@ fn of(request: &http::Request, head: Vec<u8>) -> Result<Request, Refusal> {
         found.map(|own| String::from_utf8_lossy(own.value).into_owned())
     };
     let says = |name: &str, what: &str| field(name).is_some_and(|own| own.trim().eq_ignore_ascii_case(what));
+    let has = |name: &str, what: &str| {
+        let own = parsed.headers.iter().filter(|own| own.name.eq_ignore_ascii_case(name));
+        let mut options = own.flat_map(|own| own.value.split(|byte| *byte == b','));
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(what.as_bytes()))
+    };
     let (method, minor) = (request.method.clone(), parsed.version.unwrap_or_default());
     let found = Request {
         query: target.split_once('?').map(|(_, query)| query.to_owned()),
         line: format!("{method} {target} HTTP/1.{minor}"),
         path: request.path.clone(),
         framing: request.framing,
+        is_old: minor == 0,
+        keeps_alive: request.keeps_alive,
+        is_web_socket: minor != 0 && has("connection", "upgrade") && says("upgrade", "websocket"),
         authority: field("host").map(|own| own.trim().to_owned()).unwrap_or_default(),
         authorization: field("authorization"),
         cookie: field("cookie"),
@@ -181,7 +220,9 @@ mod tests {
             ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", MALFORMED),
             ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", MALFORMED),
             ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", MALFORMED),
-            ("\x16\x03\x01\x02\0\x01\0\x01\r\n", MALFORMED),
+            ("\x16\x03", NO_TLS),
+            ("\x16\x02\x01\x02", MALFORMED),
+            ("\r\n\x16\x03\x01\r\n", MALFORMED),
         ] {
             assert_eq!(read(text), Err(refusal), "{text:?}");
         }
@@ -195,6 +236,31 @@ mod tests {
         assert_eq!(read(&large[..large.len() - 4]), Err(LARGE_HEAD));
         let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(200));
         assert_eq!(read(&many), Err(LARGE_HEAD));
+    }
+
+    #[test]
+    fn what_follows_is_known() {
+        for (version, fields, keeps, is_web_socket) in [
+            ("1.1", "", true, false),
+            ("1.1", "Connection: close\r\n", false, false),
+            ("1.0", "", false, false),
+            ("1.0", "Connection: Keep-Alive\r\n", true, false),
+            ("1.1", "Connection: x, Upgrade\r\nUpgrade: WebSocket\r\n", true, true),
+            ("1.1", "Connection: upgrade\r\nUpgrade: h2c\r\n", true, false),
+            ("1.1", "Upgrade: websocket\r\n", true, false),
+            ("1.0", "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\n", true, false),
+        ] {
+            let found = read(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n")).unwrap().unwrap().0;
+            let own = (found.keeps_alive, found.is_web_socket, found.is_old);
+            assert_eq!(own, (keeps, is_web_socket, version == "1.0"), "{version} {fields}");
+        }
+        let found = read("GET http://h:80/a%2f?b HTTP/1.1\r\nHost: h:80\r\n\r\n").unwrap().unwrap().0;
+        assert!(["/a%2f?b", "http://other/a%2f?b"].iter().all(|url| found.is_for(url)));
+        assert!(["/a%2f", "/a/?b", "", "http://h"].iter().all(|url| !found.is_for(url)));
+        // One byte may be TLS, or nothing.
+        let mut reader = Reader::default();
+        assert_eq!(reader.push(b"\x16", 8192), Ok(None));
+        assert_eq!((reader.push(b"\x03\x01", 8192), reader.bytes()), (Err(NO_TLS), b"\x16\x03\x01".to_vec()));
     }
 
     #[test]

@@ -3,16 +3,23 @@
 //! | file | what |
 //! |---|---|
 //! | `world` | what it asks for, and what it has done: effects |
+//! | `input` | what clients send: requests, one behind the other |
 //! | `outgoing` | what waits to be sent exactly: documents |
 //! | `requests` | requests are read and decided about |
-//! | `connections` | connections from their answer to their end |
+//! | `admission` | who may have what |
+//! | `connections` | connections from their first answer to their end |
+//! | `accounts` | what the log has of them |
 //! | `streams` | streams: asked for by the first viewer, given up some seconds after the last |
 //! | `relaying` | answers of the host's own HTTP server |
+//! | `tunnels` | connections that pass byte by byte: TLS, WebSocket |
 //! | `pages` | lists of streams, and what passes, as clients see them |
 //! | `records`, `take_up` | what of connections outlasts the process, and how the next one goes on |
 //! | `state` | what is shown to operators |
 
+mod accounts;
+mod admission;
 mod connections;
+mod input;
 mod outgoing;
 mod pages;
 mod records;
@@ -21,6 +28,7 @@ pub mod requests;
 pub mod state;
 mod streams;
 pub mod take_up;
+mod tunnels;
 pub mod world;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -31,6 +39,7 @@ use std::time::Duration;
 use media::proxy::guesses::Guesses;
 use wire::flow_key::FlowKey;
 use wire::keyed_map::KeyedMap;
+use wire::nonces::Nonces;
 
 use self::connections::Connection;
 use self::requests::Reading;
@@ -53,6 +62,8 @@ pub struct Counts {
     pub viewers: u64,
     /// Requests for the host's own HTTP server.
     pub relayed: u64,
+    /// Connections with a server of the host that passed byte by byte: TLS, WebSocket.
+    pub tunnels: u64,
     /// Streams that were asked for at their sources.
     pub streams: u64,
     /// Streams that ended by a fault of their source.
@@ -93,6 +104,7 @@ pub struct Proxy<W> {
     streams: BTreeMap<u32, Stream>,
     by_source: HashMap<Source, u32>,
     guesses: Guesses,
+    nonces: Nonces,
     /// Numbers of connections that have ended, in that order, and the first that none has had yet.
     free_connections: VecDeque<u32>,
     next_connection: u32,
@@ -113,7 +125,8 @@ pub struct Proxy<W> {
 
 impl<W: World> Proxy<W> {
     /// One that has nothing yet.
-    pub fn new(world: W, settings: Arc<Settings>) -> Proxy<W> {
+    pub fn new(mut world: W, settings: Arc<Settings>) -> Proxy<W> {
+        let nonces = Nonces::new(world.secret());
         Proxy {
             world,
             settings,
@@ -125,6 +138,7 @@ impl<W: World> Proxy<W> {
             streams: BTreeMap::new(),
             by_source: HashMap::new(),
             guesses: Guesses::default(),
+            nonces,
             free_connections: VecDeque::new(),
             next_connection: 1,
             left: BTreeMap::new(),
@@ -173,6 +187,18 @@ impl<W: World> Proxy<W> {
         all.into_iter().for_each(|number| self.close(number, world::Ending::Stopped));
         let keys: Vec<FlowKey> = self.reading.keys().copied().collect();
         keys.into_iter().for_each(|key| self.reset(&key));
+    }
+
+    /// Forgets connections whose end was said, but of which the program does not say that they are over.
+    pub fn forget_all(&mut self) {
+        for (number, own) in std::mem::take(&mut self.connections) {
+            self.log_ended(number, own, world::Ending::Stopped);
+        }
+    }
+
+    /// Numbers of connections.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.connections.keys().copied()
     }
 
     /// Connections, requests that are not whole, streams.

@@ -1,5 +1,7 @@
 //! What waits to be sent exactly, cut into documents: as many as may be on their way, each of a segment at most.
 
+use std::collections::VecDeque;
+
 use crate::tables::{DOCUMENTS, Next};
 
 /// See the module.
@@ -11,6 +13,11 @@ pub struct Outgoing {
     /// Documents that were sent, and those of them that have come.
     sent: u32,
     acked: u32,
+    /// Bytes of each of those that were sent and have not come.
+    under_way: VecDeque<usize>,
+    /// Bytes so far, and those of them that have come.
+    pushed: u64,
+    delivered: u64,
     /// Bytes of a document at most.
     size: usize,
     /// What follows behind the last byte.
@@ -24,13 +31,23 @@ impl Outgoing {
     /// For a connection with a segment size, or none that is known.
     pub fn new(mss: u16) -> Outgoing {
         let size = usize::from(if mss == 0 { LEAST } else { mss.min(1460) });
-        Outgoing { bytes: Vec::new(), start: 0, sent: 0, acked: 0, size, end: None }
+        Outgoing {
+            bytes: Vec::new(),
+            start: 0,
+            sent: 0,
+            acked: 0,
+            under_way: VecDeque::new(),
+            pushed: 0,
+            delivered: 0,
+            size,
+            end: None,
+        }
     }
 
-    /// For a connection of a process before: so many documents were sent, so many of them have come, and nothing more
-    /// is to be.
-    pub fn taken_up(sent: u32, acked: u32) -> Outgoing {
-        Outgoing { sent, acked, end: Some(Next::Close), ..Outgoing::new(0) }
+    /// For a connection of a process before: so many documents were sent, so many of them have come; `ends`: nothing
+    /// more is to be.
+    pub fn taken_up(sent: u32, acked: u32, ends: bool) -> Outgoing {
+        Outgoing { sent, acked, end: ends.then_some(Next::Close), ..Outgoing::new(0) }
     }
 
     /// Adds bytes.
@@ -40,6 +57,17 @@ impl Outgoing {
             self.start = 0;
         }
         self.bytes.extend_from_slice(bytes);
+        self.pushed += bytes.len() as u64;
+    }
+
+    /// Bytes that were added so far.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Those of them that have come.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     /// Nothing more is added: what follows. False where nothing is left that could say so.
@@ -48,10 +76,19 @@ impl Outgoing {
         self.start < self.bytes.len()
     }
 
+    /// Whether nothing more is added.
+    pub fn is_finished(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// So many documents have come, in all.
     pub fn acked(&mut self, documents: u32) {
-        if documents.wrapping_sub(self.acked) <= self.sent.wrapping_sub(self.acked) {
+        let more = documents.wrapping_sub(self.acked);
+        if more <= self.sent.wrapping_sub(self.acked) {
             self.acked = documents;
+            // Those of a process before are not among them.
+            let come = (more as usize).min(self.under_way.len());
+            self.delivered += self.under_way.drain(..come).sum::<usize>() as u64;
         }
     }
 
@@ -74,6 +111,7 @@ impl Outgoing {
         let bytes = rest[..rest.len().min(self.size)].to_vec();
         let next = self.end.filter(|_| bytes.len() == rest.len()).unwrap_or(Next::Document);
         self.start += bytes.len();
+        self.under_way.push_back(bytes.len());
         let index = self.sent;
         self.sent = self.sent.wrapping_add(1);
         Some((index, next, bytes))
@@ -105,6 +143,7 @@ mod tests {
         assert_eq!(take(&mut own), (DOCUMENTS, None));
         own.acked(14);
         own.acked(2);
+        assert_eq!((own.delivered(), own.pushed()), (14 * 536, 60_000));
         assert_eq!(take(&mut own), (DOCUMENTS + 14, Some(Next::Document)));
         own.push(&all[60_000..]);
         assert!(own.finish(Next::Close) && !own.is_done());
@@ -116,7 +155,7 @@ mod tests {
         }
         assert_eq!((found == all, last), (true, Some(Next::Close)));
         own.acked(own.sent);
-        assert!(own.is_done());
+        assert!(own.is_done() && own.delivered() == 100_000);
     }
 
     #[test]

@@ -3,25 +3,26 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use media::settings::access::Access;
 use wire::flow_key::FlowKey;
-use wire::rtsp::auth::Authorization;
 
 use super::Proxy;
-use super::connections::Answer;
+use super::connections::{Answer, State};
+use super::input::Input;
+use super::records::Said;
+use super::relaying::BACKLOG;
 use super::world::{Effect, World};
-use crate::http::answer;
-use crate::http::refusal::{
-    BODY, CONNECTIONS, EXPECTATION, GUESSED, LATE, METHOD, NO_PASSWORD, NO_TOKEN, NOT_YOURS, NOTHING, OF_CLIENT,
-    Refusal, WRONG_PASSWORD, WRONG_TOKEN,
-};
-use crate::http::request::{Reader, Request};
-use crate::http::target::{Source, Target, target, token};
+use crate::http::answer::Document;
+use crate::http::refusal::{BODY, CONNECTIONS, EXPECTATION, LATE, METHOD, NO_TLS, NOTHING, OF_CLIENT, Refusal};
+use crate::http::request::Request;
+use crate::http::target::{Source, Target, target};
 use crate::tables::Order;
+
+/// How long what a client has sent may take to come by another worker than the news that it sends nothing more.
+const SETTLED: Duration = Duration::from_millis(20);
 
 /// A connection whose request is not whole yet.
 pub(super) struct Reading {
-    reader: Reader,
+    input: Input,
     since: Duration,
     mss: u16,
 }
@@ -66,7 +67,7 @@ impl<W: World> Proxy<W> {
         let (all, own) = (self.connections.len() + self.reading.len(), self.by_client.get(&client).copied());
         let (limits, own) = (self.settings.limits, own.unwrap_or_default());
         self.count_client(client);
-        self.reading.insert(key, Reading { reader: Reader::default(), since: self.now, mss });
+        self.reading.insert(key, Reading { input: Input::default(), since: self.now, mss });
         if own >= limits.per_client {
             // Who goes on regardless gets no answers any more.
             if own >= 2 * limits.per_client {
@@ -98,9 +99,19 @@ impl<W: World> Proxy<W> {
     fn read(&mut self, key: &FlowKey, payload: &[u8]) {
         let most = self.settings.limits.head;
         let Some(reading) = self.reading.get_mut(key) else { return };
-        match reading.reader.push(payload, most) {
+        reading.input.push(payload);
+        match reading.input.request(most) {
             Ok(None) => {}
-            Ok(Some((request, rest))) => self.serve(key, request, &rest),
+            Ok(Some(request)) => {
+                let Some(reading) = self.forget(key) else { return };
+                let answer = self.decide(key, &request);
+                self.open(*key, reading.mss, reading.input, Some(Box::new(request)), answer);
+            }
+            Err(refusal) if refusal == NO_TLS && self.settings.https_server.is_some() => {
+                let Some(reading) = self.forget(key) else { return };
+                self.counts.requests += 1;
+                self.open(*key, reading.mss, reading.input, None, Answer::Tunnel);
+            }
             Err(refusal) => {
                 self.counts.requests += 1;
                 self.refuse_unread(key, refusal);
@@ -108,38 +119,91 @@ impl<W: World> Proxy<W> {
         }
     }
 
+    /// Answers what a connection has asked meanwhile, up to a request that is not answered at once.
+    pub(super) fn proceed(&mut self, number: u32) {
+        let most = self.settings.limits.head;
+        while let Some(own) = self.connections.get_mut(&number) {
+            if !matches!(own.state, State::Reads) || own.outgoing.waiting() >= BACKLOG {
+                return;
+            }
+            match own.input.request(most) {
+                Ok(Some(request)) => {
+                    let key = own.key;
+                    let answer = self.decide(&key, &request);
+                    self.answer_next(number, request, answer);
+                }
+                Ok(None) => {
+                    let (credit, generation) = (own.input.credit(), own.generation);
+                    if credit != 0 {
+                        self.effect(Effect::Order(number, generation, Order::Credit(credit)));
+                    }
+                    return;
+                }
+                Err(refusal) => {
+                    self.counts.requests += 1;
+                    return self.refuse_next(number, refusal);
+                }
+            }
+        }
+    }
+
+    /// Refuses what a connection has sent behind a request, and ends it.
+    fn refuse_next(&mut self, number: u32, refusal: Refusal) {
+        let Some(own) = self.connections.get_mut(&number) else { return };
+        (own.asked, own.keeps, own.said, own.stream) = (true, false, Said::default(), None);
+        self.refuse(number, refusal);
+    }
+
     /// Answers what was not read, or not to its end.
     fn refuse_unread(&mut self, key: &FlowKey, refusal: Refusal) {
         let Some(reading) = self.forget(key) else { return };
-        self.open(*key, reading.mss, None, Answer::Refusal(refusal));
+        self.open(*key, reading.mss, Input::default(), None, Answer::Refusal(refusal));
     }
 
-    /// Requests that do not come in time, and connections that never ask.
+    /// Requests that do not come in time, and connections that never ask, or ask nothing more.
     pub(super) fn readings_tick(&mut self) {
-        let (now, limit) = (self.now, self.settings.timeouts.request);
-        let late = self.reading.iter().filter(|(_, own)| now.saturating_sub(own.since) >= limit);
-        let late: Vec<(FlowKey, bool)> = late.map(|(key, own)| (*key, own.reader.has_begun())).collect();
+        let (now, timeouts) = (self.now, self.settings.timeouts);
+        let is_over = |since: Duration, limit: Duration| now.saturating_sub(since) >= limit;
+        let late = self.reading.iter().filter(|(_, own)| is_over(own.since, timeouts.request));
+        let late: Vec<(FlowKey, bool)> = late.map(|(key, own)| (*key, own.input.has_begun())).collect();
         for (key, has_begun) in late {
             // Nobody asked anything, so there is nothing to answer.
             if has_begun { self.refuse_unread(&key, LATE) } else { self.reset(&key) }
         }
+        let reads = self.connections.iter().filter(|(_, own)| matches!(own.state, State::Reads));
+        let reads: Vec<u32> = reads.map(|(number, _)| *number).collect();
+        for number in reads {
+            // One that was not answered at once may be by now.
+            self.proceed(number);
+            let Some(own) = self.connections.get(&number).filter(|own| matches!(own.state, State::Reads)) else {
+                continue;
+            };
+            if own.outgoing.waiting() != 0 {
+                continue;
+            }
+            if own.half_closed.is_some_and(|since| is_over(since, SETTLED)) {
+                self.finish(number);
+            } else if own.input.has_begun() && is_over(own.since, timeouts.request) {
+                self.refuse_next(number, LATE);
+            } else if !own.input.has_begun() && is_over(own.since, timeouts.idle) {
+                self.finish(number);
+            }
+        }
     }
 
-    /// Answers a request; `rest` came behind its head.
-    fn serve(&mut self, key: &FlowKey, request: Request, rest: &[u8]) {
+    /// What a request is answered with.
+    fn decide(&mut self, key: &FlowKey, request: &Request) -> Answer {
         self.counts.requests += 1;
-        let Some(reading) = self.forget(key) else { return };
-        let answer = self.decide(key, &request, rest).unwrap_or_else(Answer::Refusal);
-        self.open(*key, reading.mss, Some(Box::new(request)), answer);
+        self.answer_of(key, request).unwrap_or_else(Answer::Refusal)
     }
 
-    fn decide(&mut self, key: &FlowKey, request: &Request, rest: &[u8]) -> Result<Answer, Refusal> {
+    fn answer_of(&mut self, key: &FlowKey, request: &Request) -> Result<Answer, Refusal> {
         let target = target(request, &self.settings)?;
         let is_head = request.method == "HEAD";
         let is_read = is_head || request.method == "GET";
         if target == Target::Other {
             return match self.settings.http_server {
-                Some(_) => Ok(Answer::Relay(rest.to_vec())),
+                Some(_) => Ok(Answer::Relay),
                 None if is_read => Err(NOTHING),
                 None => Err(METHOD),
             };
@@ -160,53 +224,14 @@ impl<W: World> Proxy<W> {
         let own = name.and_then(|name| self.settings.sources.stream(name)?.viewers.clone());
         let access = own.unwrap_or_else(|| self.settings.sources.viewers.clone());
         self.admit(client_of(key), request, &access)?;
-        let document = |kind, body: String| Answer::Document(answer::document(200, kind, "", body.as_bytes(), is_head));
+        let document = |kind, body: String| Answer::Document(Document::new(kind, body));
         Ok(match target {
-            Target::Stream(_) if is_head => Answer::Document(answer::stream()),
+            Target::Stream(_) if is_head => Answer::Head,
             Target::Stream(source) => Answer::Stream(source),
             Target::Playlist => document("audio/x-mpegurl; charset=utf-8", self.playlist(key, request)),
             Target::Status { json: true } => document("application/json", self.status_json()),
             Target::Status { json: false } => document("text/html; charset=utf-8", self.status_page()),
             Target::Other => return Err(NOTHING),
         })
-    }
-
-    /// Whether a client may have what it asks for.
-    fn admit(&mut self, client: IpAddr, request: &Request, access: &Access) -> Result<(), Refusal> {
-        if !access.takes(client) {
-            return Err(NOT_YOURS);
-        }
-        if access.is_open() {
-            return Ok(());
-        }
-        if self.guesses.of(client, self.now) >= self.settings.limits.guesses {
-            self.counts.locked += 1;
-            return Err(GUESSED);
-        }
-        let token = token(request).filter(|_| !access.tokens.is_empty());
-        if token.as_deref().is_some_and(|token| access.knows(token)) {
-            return Ok(());
-        }
-        let asked = if access.users.is_empty() { NO_TOKEN } else { NO_PASSWORD };
-        let refusal = match (&request.authorization, token) {
-            (Some(field), _) if !access.users.is_empty() => match Authorization::parse(field) {
-                Some(said @ Authorization::Basic { .. }) => {
-                    // Who does not exist takes as long as who does.
-                    let known = access.users.iter().any(|user| user == said.user());
-                    let password = self.settings.sources.password(said.user()).filter(|_| known);
-                    if said.proves(password.unwrap_or(""), &request.method) && password.is_some() {
-                        return Ok(());
-                    }
-                    WRONG_PASSWORD
-                }
-                _ => WRONG_PASSWORD,
-            },
-            (_, Some(_)) => WRONG_TOKEN,
-            (_, None) => return Err(asked),
-        };
-        self.counts.wrong += 1;
-        self.guesses.add(client, self.now);
-        tracing::warn!(%client, "wrong password or token");
-        Err(refusal)
     }
 }

@@ -20,7 +20,7 @@ pub struct SessionState {
     pub request: String,
     /// The stream, if it has one.
     pub stream: Option<String>,
-    /// What it does: `waits`, `plays`, `answers`, `relays`.
+    /// What it does: `reads`, `waits`, `plays`, `answers`, `relays`, `tunnels`.
     pub state: String,
     /// Since it was opened.
     pub age_ms: u64,
@@ -89,10 +89,12 @@ impl<W: World> Proxy<W> {
         for (number, own) in &self.connections {
             let Totals { packets, bytes, again, nulls, fresh, skipped, srtt_us, rate, .. } = world.totals(*number);
             let state = match own.state {
+                State::Reads => "reads",
                 State::Answers => "answers",
                 State::Waits(_) => "waits",
                 State::Plays(_) => "plays",
                 State::Relays(_) => "relays",
+                State::Tunnels(_) => "tunnels",
             };
             all.push(SessionState {
                 id: own.generation,

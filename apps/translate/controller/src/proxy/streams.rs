@@ -85,7 +85,7 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.connections.get_mut(&connection) else { return };
         let State::Waits(number) = own.state else { return };
         own.state = State::Plays(number);
-        own.outgoing.push(&answer::stream());
+        own.outgoing.push(&answer::stream(false));
         own.outgoing.finish(Next::Stream);
         self.counts.viewers += 1;
         self.effect(Effect::Join(number, connection));

@@ -3,7 +3,7 @@
 //! Their packets go on by the program's tables. What was under way is not there any more: the program fills it with
 //! null packets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use wire::keyed_map::KeyedMap;
 
 use super::Proxy;
 use super::connections::{Connection, State};
+use super::input::Input;
 use super::outgoing::Outgoing;
 use super::records::{CONNECTION, ConnectionRecord, Said};
 use super::requests::client_of;
 use super::streams::Stream;
 use super::world::{Effect, Ending, World};
 use crate::http::target::Source;
-use crate::tables::{LeftConnection, Order};
+use crate::tables::{LeftConnection, Order, Totals};
 
 /// After so long a timer that a process before had set counts as none: connections are looked at once more then.
 const FORGOTTEN: Duration = Duration::from_millis(1500);
@@ -167,8 +168,9 @@ impl<W: World> Proxy<W> {
         }
         let fits = |record: &ConnectionRecord| self.streams.contains_key(&record.stream) && record.stream == own.stream;
         match record {
-            // Its answer was given, and it ends by itself.
+            // Its answer was given, and it ends by itself; or it has all answers, and may ask more.
             _ if own.ends => None,
+            None if own.is_idle => None,
             None => Some("its request is not known any more"),
             Some(record) if !fits(record) => Some("its stream is not there any more"),
             Some(_) => None,
@@ -176,22 +178,23 @@ impl<W: World> Proxy<W> {
     }
 
     fn connection_again(&mut self, own: &LeftConnection, record: Option<ConnectionRecord>) {
-        let LeftConnection { number, generation, key, documents, .. } = *own;
+        let LeftConnection { number, generation, key, plays, .. } = *own;
         self.counts.taken_up += 1;
         let mut connection = of(own, record, self.now);
         let client = connection.client;
-        if !own.ends {
-            // What was decided before its first document is decided anew.
-            let begun = documents > 0;
-            connection.state = if begun { State::Plays(own.stream) } else { State::Waits(own.stream) };
-            if !begun {
-                (connection.outgoing, connection.since) = (Outgoing::new(0), self.now);
+        if !own.ends && connection.stream.is_none() {
+            (connection.state, connection.asked, connection.since) = (State::Reads, false, self.now);
+        } else if !own.ends {
+            // What was decided before the head of its answer is decided anew.
+            connection.state = if plays { State::Plays(own.stream) } else { State::Waits(own.stream) };
+            if !plays {
+                connection.since = self.now;
             }
             if let Some(stream) = self.streams.get_mut(&own.stream) {
                 stream.viewers.insert(number);
                 stream.unused = None;
             }
-            if begun {
+            if plays {
                 self.effect(Effect::Join(own.stream, number));
             }
         }
@@ -240,11 +243,18 @@ fn of(own: &LeftConnection, record: Option<ConnectionRecord>, now: Duration) -> 
         generation: own.generation,
         client,
         since,
-        outgoing: Outgoing::taken_up(own.documents, own.delivered),
+        input: Input::default(),
+        outgoing: Outgoing::taken_up(own.documents, own.delivered, own.ends || own.plays),
         state: State::Answers,
+        requests: 0,
+        keeps: false,
+        half_closed: None,
+        asked: true,
         said,
         status: 200,
         ending: None,
         stream,
+        answered: VecDeque::new(),
+        logged: Totals::default(),
     }
 }

@@ -1,5 +1,7 @@
 //! What the proxy asks of its surroundings, and what it has them do.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 use crate::http::target::Source;
@@ -12,6 +14,8 @@ pub trait World {
     fn stream(&mut self, stream: u32) -> StreamCounts;
     /// What it has counted of a connection.
     fn totals(&mut self, connection: u32) -> Totals;
+    /// Two numbers that can't be guessed.
+    fn secret(&mut self) -> (u64, u64);
 }
 
 /// What is to be done.
@@ -45,22 +49,26 @@ pub enum Effect {
     },
     /// Nobody wants it any more.
     CloseStream(u32),
-    /// Connects to the host's own HTTP server, for a connection, and sends what it begins with.
+    /// Connects to a server of the host, for a connection, and sends what it begins with.
     Connect {
         /// The connection.
         connection: u32,
         /// Its generation.
         generation: u32,
-        /// The request.
+        /// The server.
+        server: SocketAddr,
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// Sends that server more.
     ToServer(u32, Vec<u8>),
+    /// Tells it that nothing more comes.
+    EndServer(u32),
     /// Reads once more from it.
     ReadServer(u32),
     /// Ends that connection.
     Disconnect(u32),
-    /// Logs a connection that has ended.
+    /// Logs a request that was answered, or a connection that has ended.
     Log(Box<Ended>),
 }
 
@@ -77,8 +85,10 @@ pub enum Ending {
     Behind,
     /// The stream's source has ended it, or was lost.
     Source,
-    /// The host's own HTTP server failed in the middle.
+    /// A server of the host failed in the middle.
     Server,
+    /// Neither the client nor the server of the host has said anything for too long.
+    Idle,
     /// An operator ended it.
     Kicked,
     /// Millrace ended.
@@ -97,6 +107,7 @@ impl Ending {
             Ending::Behind => "behind",
             Ending::Source => "source_ended",
             Ending::Server => "server_aborted",
+            Ending::Idle => "idle",
             Ending::Kicked => "kicked",
             Ending::Stopped => "stopped",
             Ending::NotTakenUp => "not_taken_up",
@@ -104,7 +115,7 @@ impl Ending {
     }
 }
 
-/// A connection that is over, for the access log. Times are in milliseconds.
+/// A request that was answered, or a connection that is over, for the access log. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ended {
     /// Its generation, by which it is known to operators.

@@ -8,7 +8,7 @@ use baker::ir::{Program, TableEntry, TableId, TableStore};
 use dataplane::controller::NamedTables;
 use wire::flow_key::FlowKey;
 
-use crate::tables::LeftConnection;
+use crate::tables::{CREDIT, LeftConnection};
 
 /// A table of the program's own, read by the names of its fields.
 struct Fields {
@@ -84,7 +84,8 @@ const REQUIRED: [&str; 25] = [
     "live",
     "room",
 ];
-/// Behind whose documents the end follows (`NEXT_CLOSE`).
+/// Behind whose documents the stream (`NEXT_STREAM`), or the end (`NEXT_CLOSE`) follows.
+const STREAM: u32 = 1;
 const CLOSE: u32 = 2;
 /// Bits of a segment (`segment_t`): that it is of a document, that it goes on with the packet before; its length.
 const DOCUMENT: u32 = 0x1000;
@@ -126,6 +127,8 @@ pub fn connections(program: &Program, tables: &NamedTables) -> Result<Vec<LeftCo
             documents: entry.number("documents"),
             delivered: entry.number("delivered"),
             ends: entry.is("closing") || entry.is("closed") || entry.is("ended") || entry.number("turn") == CLOSE,
+            plays: entry.is("live") || entry.number("turn") == STREAM,
+            is_idle: entry.number("documents") == entry.number("delivered") && entry.number("room") == CREDIT,
             heard: Duration::from_nanos(entry.get("heard") as u64),
             is_sound: is_sound(&entry, &blocks),
         })
@@ -167,6 +170,22 @@ impl Blocks<'_> {
         }
         let is_end = block == 0 || block == own.number("tail") && (self.next)(block)? == 0;
         is_end.then_some(codes)
+    }
+}
+
+/// What is asked of connections at the end of the process.
+pub struct Ends(Fields);
+
+impl Ends {
+    /// Those of a program.
+    pub fn of(program: &Program) -> Result<Ends, String> {
+        Ok(Ends(Fields::of(program, "sender.connections")?))
+    }
+
+    /// Whether a connection is over, or its client has all of it, and its end.
+    pub fn has_come(&self, tables: &NamedTables, number: u32) -> bool {
+        let over = |own: Entry| !own.is("state") || (own.is("closed") && own.get("acked") == own.get("sent"));
+        self.0.entry(tables, number).is_none_or(over)
     }
 }
 

@@ -43,6 +43,11 @@ impl World for LiveWorld {
     fn totals(&mut self, connection: u32) -> Totals {
         self.totals.as_ref().and_then(|table| table.get(&connection)).unwrap_or_default()
     }
+
+    fn secret(&mut self) -> (u64, u64) {
+        // Without a source of random numbers no program is run: see [`LivePath::of`].
+        random().unwrap_or_default()
+    }
 }
 
 /// What has come from the program.

@@ -30,12 +30,16 @@ pub struct Settings {
     pub interface: Option<String>,
     /// The host's own HTTP server, which has all other paths.
     pub http_server: Option<SocketAddr>,
+    /// The host's own TLS server, which has all connections that begin with TLS.
+    pub https_server: Option<SocketAddr>,
     /// Whether the page and the list of streams are served.
     pub pages: bool,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Whether connections go on with the next start after an orderly end.
+    pub outlast: bool,
     /// Where connections are logged.
     pub log: Option<LogSettings>,
 }
@@ -118,6 +122,8 @@ pub struct Limits {
     pub streams: usize,
     /// Bytes of a request's head.
     pub head: usize,
+    /// Requests of one connection.
+    pub requests: u32,
     /// Wrong passwords and tokens of one address in a minute.
     pub guesses: u32,
 }
@@ -127,6 +133,10 @@ pub struct Limits {
 pub struct Timeouts {
     /// For a request, from its first byte on.
     pub request: Duration,
+    /// For the next request of a connection to begin.
+    pub idle: Duration,
+    /// How long a connection that passes byte by byte (TLS, WebSocket) may be silent.
+    pub tunnel: Duration,
     /// For the first packet of a stream.
     pub first: Duration,
     /// How long a stream is kept that nobody views any more.
@@ -168,6 +178,7 @@ impl Default for Settings {
             groups: Vec::new(),
             interface: None,
             http_server: None,
+            https_server: None,
             pages: true,
             limits: Limits {
                 connections: 4096,
@@ -175,14 +186,18 @@ impl Default for Settings {
                 per_stream: 4096,
                 streams: MOST_STREAMS,
                 head: 8192,
+                requests: 1000,
                 guesses: 10,
             },
             timeouts: Timeouts {
                 request: Duration::from_secs(10),
+                idle: Duration::from_secs(15),
+                tunnel: Duration::from_secs(600),
                 first: Duration::from_secs(10),
                 linger: Duration::from_secs(5),
                 server: Duration::from_secs(30),
             },
+            outlast: false,
             log: None,
         }
     }

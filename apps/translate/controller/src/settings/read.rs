@@ -11,7 +11,8 @@ use control::messages::list;
 use media::settings::plain::is_place;
 use media::settings::read::access::prefix;
 use media::settings::read::amounts::{rate, time, time_or_none};
-use media::settings::read::{Reads, SOURCES, several, sources};
+use media::settings::read::{Reads, SOURCES, outlast, several, sources};
+use wire::rtsp::auth::Scheme;
 
 use super::{Delivery, Fill, MOST_CONNECTIONS, MOST_STREAMS, MOST_VIEWERS, Policy, Rate, Settings, Start};
 
@@ -26,7 +27,19 @@ const OWN_PATHS: [&str; 8] = ["status", "status.json", "playlist.m3u", "playlist
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    let known = ["listen", "streams", "groups", "interface", "http_server", "pages", "limits", "timeouts", "log"];
+    let known = [
+        "listen",
+        "streams",
+        "groups",
+        "interface",
+        "http_server",
+        "https_server",
+        "pages",
+        "limits",
+        "timeouts",
+        "at_end",
+        "log",
+    ];
     document::only(table, path, &[&known[..], &SOURCES, &DELIVERY].concat(), errors);
     let mut settings = Settings { listen: listen(table, value, path, errors), ..Settings::default() };
     let reads = Reads { of_stream: &OF_STREAM, transport_streams: true };
@@ -49,22 +62,27 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         prefix(text).filter(|(address, length)| *length == 0 || is_place(*address))
     });
     settings.interface = document::text_at(table, path, "interface", "the name of a device", errors);
-    if let Some(value) = table.get("http_server") {
-        let accepted = "the address and the port of an HTTP server, such as \"127.0.0.1:8080\"";
-        let read = |text: &str| text.parse().ok().filter(|own: &SocketAddr| own.port() != 0);
-        settings.http_server = document::parsed(value, &path.key("http_server"), accepted, errors, read);
+    settings.http_server = server(table, path, "http_server", "an HTTP server, such as \"127.0.0.1:8080\"", errors);
+    settings.https_server = server(table, path, "https_server", "a TLS server, such as \"127.0.0.1:443\"", errors);
+    if !table.contains_key("schemes") {
+        // Players that know Basic alone are many.
+        own.schemes = vec![Scheme::Sha256, Scheme::Md5, Scheme::Basic];
     }
     if let Some(value) = table.get("pages") {
         settings.pages = document::boolean(value, &path.key("pages"), errors).unwrap_or(true);
     }
+    settings.outlast = outlast(table, path, errors);
     let mut silence = None;
     limits(table, path, &mut settings, errors);
     if let Some(value) = table.get("timeouts") {
         let path = path.key("timeouts");
         if let Some(table) = document::table(value, &path, errors) {
-            let known = ["request", "first", "linger", "server", "connect", "answer", "silence", "retry"];
+            let known =
+                ["request", "idle", "tunnel", "first", "linger", "server", "connect", "answer", "silence", "retry"];
             document::only(table, &path, &known, errors);
             let own = &mut settings.timeouts;
+            own.idle = time(table, &path, "idle", own.idle, errors);
+            own.tunnel = time(table, &path, "tunnel", own.tunnel, errors);
             own.request = time(table, &path, "request", own.request, errors);
             own.first = time(table, &path, "first", own.first, errors);
             own.linger = time(table, &path, "linger", own.linger, errors);
@@ -112,7 +130,7 @@ fn limits(table: &Table, path: &Path, settings: &mut Settings, errors: &mut Erro
     let Some(value) = table.get("limits") else { return };
     let (path, limits) = (path.key("limits"), &mut settings.limits);
     let Some(table) = document::table(value, &path, errors) else { return };
-    let known = ["connections", "per_client", "per_stream", "streams", "head", "guesses"];
+    let known = ["connections", "per_client", "per_stream", "streams", "head", "requests", "guesses"];
     document::only(table, &path, &known, errors);
     let mut number = |key: &str, min: u64, most: usize, default: usize| {
         let value = table.get(key);
@@ -125,7 +143,15 @@ fn limits(table: &Table, path: &Path, settings: &mut Settings, errors: &mut Erro
     limits.streams = number("streams", 1, MOST_STREAMS, limits.streams);
     // The program takes 16 KiB of a connection that is not opened.
     limits.head = number("head", 256, 16000, limits.head);
+    limits.requests = number("requests", 1, 1 << 30, limits.requests as usize) as u32;
     limits.guesses = number("guesses", 1, 1000, limits.guesses as usize) as u32;
+}
+
+/// The address and the port of a server of the host.
+fn server(table: &Table, path: &Path, key: &str, what: &str, errors: &mut Errors) -> Option<SocketAddr> {
+    let accepted = format!("the address and the port of {what}");
+    let read = |text: &str| text.parse().ok().filter(|own: &SocketAddr| own.port() != 0);
+    document::parsed(table.get(key)?, &path.key(key), &accepted, errors, read)
 }
 
 /// One of several words.

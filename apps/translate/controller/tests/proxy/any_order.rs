@@ -11,7 +11,8 @@ use crate::model::{Model, key, settings};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask(u8, u8, bool),
+    Ask(u8, u8, u8),
+    Next(u8, u8),
     More(u8),
     Packets(u8),
     Ended(u8, u8),
@@ -25,14 +26,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (0..20u8, 0..8u8, any::<bool>()).prop_map(|(port, target, whole)| Step::Ask(port, target, whole)),
+        (0..20u8, 0..8u8, 0..6u8).prop_map(|(port, target, how)| Step::Ask(port, target, how)),
+        (0..20u8, 0..8u8).prop_map(|(port, target)| Step::Next(port, target)),
         (0..20u8).prop_map(Step::More),
         (0..4u8).prop_map(Step::Packets),
         (any::<u8>(), 1..6u8).prop_map(|(number, over)| Step::Ended(number, over)),
         any::<u8>().prop_map(Step::Acked),
         any::<u8>().prop_map(Step::HalfClosed),
         (0..4u8).prop_map(Step::SourceEnded),
-        (any::<u8>(), 0..4u8).prop_map(|(number, what)| Step::Server(number, what)),
+        (any::<u8>(), 0..9u8).prop_map(|(number, what)| Step::Server(number, what)),
         (0..15_000u16).prop_map(Step::Wait),
         any::<u8>().prop_map(Step::Kick),
     ]
@@ -44,19 +46,33 @@ proptest! {
     fn nothing_is_left_behind(steps in prop::collection::vec(step(), 0..80)) {
         let limits = Limits { connections: 12, per_client: 10, per_stream: 5, streams: 3, ..Settings::default().limits };
         let server = Some("127.0.0.1:80".parse().unwrap());
-        let mut model = Model::new(Settings { limits, http_server: server, ..settings() });
+        let mut model = Model::new(Settings { limits, http_server: server, https_server: server, ..settings() });
         let targets = ["/hall", "/vault", "/rtp/239.0.0.1:1", "/rtp/239.0.0.2:1", "/rtsp/10.0.2.3/x", "/other", "/status", "/rtp/x"];
         let own = |port: u8| key(if port.is_multiple_of(2) { "10.0.1.11" } else { "2001:db8::1" }, port.into());
         for step in steps {
             let of = |model: &Model, at: u8| model.open.keys().copied().nth(usize::from(at) % model.open.len().max(1));
             match step {
-                Step::Ask(port, target, whole) => {
-                    let text = format!("GET {} HTTP/1.0\r\n", targets[usize::from(target)]);
+                Step::Ask(port, target, how) => {
+                    let target = targets[usize::from(target)];
+                    let text = match how {
+                        0 => format!("GET {target} HTTP/1.0\r\n"),
+                        1 => format!("GET {target} HTTP/1.0\r\n\r\n"),
+                        2 => format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"),
+                        3 => format!("GET /status HTTP/1.1\r\nHost: a\r\n\r\nHEAD {target} HTTP/1.0\r\n\r\nGET /"),
+                        4 => format!("POST {target} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                            Content-Length: 3\r\n\r\n{target}"),
+                        _ => "\x16\x03\x01".to_owned(),
+                    };
                     // The program has one connection of a key.
                     if let Some(number) = model.number(own(port)) {
                         model.notice(number, Notice::Ended(Over::Reset));
                     }
-                    model.ask(own(port), &if whole { format!("{text}\r\n") } else { text });
+                    model.ask(own(port), &text);
+                }
+                Step::Next(port, target) => {
+                    // A client that sends what it has no credit for is not heard.
+                    let text = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", targets[usize::from(target)]);
+                    model.more(own(port), &text);
                 }
                 Step::More(port) => _ = model.more(own(port), "\r\n"),
                 Step::Packets(stream) => model.packets(stream.into(), 1),
@@ -85,13 +101,14 @@ proptest! {
                     }
                     model.event(|proxy| match what {
                         0 => proxy.server_says(number, generation, &[b'x'; 16384]),
-                        1 => proxy.server_took(number, generation, 5),
-                        2 => proxy.server_ended(number, generation, Ok(())),
+                        1 => proxy.server_says(number, generation, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"),
+                        2 => proxy.server_says(number, generation, b"HTTP/1.1 200 OK\r\n\r\nabc"),
+                        3 => proxy.server_says(number, generation, b"HTTP/1.1 101 OK\r\n\r\nabc"),
+                        4 => proxy.server_says(number, generation, b"HTTP/1.1 100 OK\r\n\r\nHTTP/1.1 200"),
+                        5 => proxy.server_took(number, generation, 0),
+                        6 | 7 => proxy.server_ended(number, generation, Ok(())),
                         _ => proxy.server_ended(number, generation, Err("x".into())),
                     });
-                    if what >= 2 {
-                        model.server.remove(&number);
-                    }
                 }
                 Step::Wait(ms) => model.wait(Duration::from_millis(ms.into())),
                 Step::Kick(at) => {

@@ -2,7 +2,7 @@
 //! says so.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use translate::proxy::world::{Effect, Ended, World};
 use translate::settings::Settings;
 use translate::tables::{DOCUMENTS, LeftConnection, Next, Notice, Order, Over, StreamCounts, Totals};
 use wire::flow_key::FlowKey;
+use wire::rtsp::auth::Scheme;
 
 #[derive(Clone, Default)]
 pub struct Counted(pub Rc<RefCell<BTreeMap<u32, StreamCounts>>>);
@@ -28,6 +29,10 @@ impl World for Counted {
 
     fn totals(&mut self, connection: u32) -> Totals {
         Totals { packets: connection.into(), ..Totals::default() }
+    }
+
+    fn secret(&mut self) -> (u64, u64) {
+        (1, 2)
     }
 }
 
@@ -47,6 +52,9 @@ pub struct Open {
     pub member: Option<u32>,
     pub closed: bool,
     pub aborted: bool,
+    /// Bytes of its client, and those that it may send again.
+    pub sent: u32,
+    pub credit: u32,
 }
 
 impl Open {
@@ -65,9 +73,12 @@ pub struct Model {
     /// What the state machine has kept, by key.
     pub kept: BTreeMap<String, Vec<u8>>,
     pub streams: BTreeMap<u32, Source>,
-    /// Requests that the host's own server has got, and readings that it may do.
+    /// What servers of the host have got, and readings that may be done; those that get nothing more.
     pub server: BTreeMap<u32, (Vec<u8>, u32)>,
+    pub half_closed: BTreeSet<u32>,
     pub credit: u32,
+    /// Bytes of clients whose connections are not open.
+    pub sent: HashMap<FlowKey, u32>,
     pub log: Vec<Ended>,
 }
 
@@ -86,6 +97,7 @@ pub fn settings() -> Settings {
     let sources = media::settings::Settings {
         origins: vec![Allowed::Prefix { address: "10.0.2.0".parse().unwrap(), length: 24 }],
         streams: vec![named("hall"), Named { viewers: Some(Arc::new(viewers)), ..named("vault") }],
+        schemes: vec![Scheme::Sha256, Scheme::Md5, Scheme::Basic],
         users: vec![Credentials { user: "alice".into(), password: "her password".into() }],
         ..media::settings::Settings::default()
     };
@@ -106,7 +118,9 @@ impl Model {
             kept: BTreeMap::new(),
             streams: BTreeMap::new(),
             server: BTreeMap::new(),
+            half_closed: BTreeSet::new(),
             credit: 0,
+            sent: HashMap::new(),
             log: Vec::new(),
         }
     }
@@ -131,18 +145,23 @@ impl Model {
         match effect {
             Effect::Order(number, generation, order) => match order {
                 Order::Open { key, stream, .. } => {
-                    let own = Open { key: Some(key), generation, stream, ..Open::default() };
+                    let sent = self.sent.remove(&key).unwrap_or_default();
+                    let own = Open { key: Some(key), generation, stream, sent, ..Open::default() };
                     assert!(self.open.insert(number, own).is_none(), "connection {number} is opened twice");
                 }
                 Order::Refuse(key) => self.refused.push(key),
                 Order::Probe(key, _) => self.probed.push(key),
-                Order::Close | Order::Abort | Order::Credit(_) => {
+                Order::Close | Order::Abort | Order::Credit(_) | Order::Stream { .. } => {
                     let own = self.open.get_mut(&number).expect("an order for a connection that is open");
                     assert_eq!(own.generation, generation);
                     match order {
                         Order::Close => own.closed = true,
                         Order::Abort => own.aborted = true,
-                        Order::Credit(bytes) => self.credit += bytes,
+                        Order::Credit(bytes) => {
+                            (self.credit, own.credit) = (self.credit + bytes, own.credit + bytes);
+                            assert!(own.credit <= own.sent, "{} of {} bytes", own.credit, own.sent);
+                        }
+                        Order::Stream { stream, .. } => own.stream = stream,
                         _ => unreachable!(),
                     }
                 }
@@ -150,7 +169,7 @@ impl Model {
             Effect::Document { connection, index, next, bytes } => {
                 let own = self.open.get_mut(&connection).expect("a document for a connection that is open");
                 assert_eq!(index, own.documents, "documents are in order");
-                assert!(own.next.is_none(), "nothing follows the last document");
+                assert!(own.next.is_none() && !own.closed, "nothing follows the last document");
                 assert!(!bytes.is_empty() && bytes.len() <= 1460 && own.documents - own.acked < DOCUMENTS);
                 own.bytes.extend(bytes);
                 own.documents += 1;
@@ -169,7 +188,9 @@ impl Model {
             Effect::CloseStream(stream) => assert!(self.streams.remove(&stream).is_some()),
             Effect::Connect { connection, bytes, .. } => {
                 assert!(self.server.insert(connection, (bytes, 0)).is_none());
+                self.half_closed.remove(&connection);
             }
+            Effect::EndServer(connection) => _ = self.half_closed.insert(connection),
             Effect::ToServer(connection, bytes) => {
                 self.server.get_mut(&connection).into_iter().for_each(|own| own.0.extend(&bytes));
             }
@@ -189,6 +210,8 @@ impl Model {
             documents: own.documents,
             delivered: own.acked,
             ends: own.closed || own.next == Some(Next::Close),
+            plays: own.next == Some(Next::Stream),
+            is_idle: own.documents == own.acked && own.credit == own.sent,
             heard: self.now,
             is_sound: true,
         };
@@ -208,11 +231,16 @@ impl Model {
 
     /// A client connects and sends something; the number of its connection, if it has one by then.
     pub fn ask(&mut self, key: FlowKey, text: &str) -> Option<u32> {
+        self.sent.insert(key, text.len() as u32);
         self.event(|proxy| proxy.segment(Segment { key, first: true, mss: 1460, payload: text.as_bytes() }));
         self.number(key)
     }
 
     pub fn more(&mut self, key: FlowKey, text: &str) -> Option<u32> {
+        match self.number(key).and_then(|number| self.open.get_mut(&number)) {
+            Some(own) => own.sent += text.len() as u32,
+            None => *self.sent.entry(key).or_default() += text.len() as u32,
+        }
         self.event(|proxy| proxy.segment(Segment { key, first: false, mss: 1460, payload: text.as_bytes() }));
         self.number(key)
     }
@@ -222,7 +250,8 @@ impl Model {
     }
 
     pub fn get(&mut self, port: u16, target: &str) -> u32 {
-        let text = format!("GET {target} HTTP/1.1\r\nHost: proxy:8080\r\nUser-Agent: test\r\n\r\n");
+        let fields = "Host: proxy:8080\r\nUser-Agent: test\r\nConnection: close";
+        let text = format!("GET {target} HTTP/1.1\r\n{fields}\r\n\r\n");
         self.ask(key("10.0.1.11", port), &text).expect("an answer, or a stream that is awaited")
     }
 
@@ -267,5 +296,14 @@ impl Model {
         let text = self.finish(number).text();
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    /// What a client has got since the last time, all of which it acknowledges.
+    pub fn taken(&mut self, number: u32) -> String {
+        while self.open[&number].acked != self.open[&number].documents {
+            self.notice(number, Notice::Acked(self.open[&number].documents));
+        }
+        let own = self.open.get_mut(&number).unwrap();
+        String::from_utf8(std::mem::take(&mut own.bytes)).unwrap()
     }
 }
