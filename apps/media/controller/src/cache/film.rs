@@ -14,6 +14,8 @@ pub struct Next {
     pub npt: Duration,
     /// The RTP packet, as it was recorded.
     pub packet: Vec<u8>,
+    /// Its numbers do not follow those of the track's packet before: it is of another recording.
+    pub anew: bool,
 }
 
 /// What is behind the packets that were read.
@@ -44,11 +46,18 @@ pub trait Film {
     fn length(&self) -> Duration;
     /// Whether more is recorded.
     fn grows(&self) -> bool;
-    /// Begins to read these tracks at the last access point at or before a time.
+    /// Looks how far it is by now.
+    fn refresh(&mut self) {}
+    /// The wall clock at one of its times, since 1970; none where it has none.
+    fn clock_at(&self, npt: Duration) -> Option<Duration>;
+    /// Its time at one of the wall clock's, or the next one that there is.
+    fn npt_at(&self, clock: Duration) -> Option<Duration>;
+    /// Begins to read these tracks at the last access point at or before a time; of those that have some only pictures
+    /// at which a decoder can begin, where `keys` says so.
     ///
     /// # Errors
     /// Why it can't be read.
-    fn seek(&mut self, to: Duration, tracks: &[usize]) -> Result<Begin, String>;
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String>;
     /// The next packet of those tracks.
     ///
     /// # Errors

@@ -63,6 +63,8 @@ fn source(what: &Recorded<'_>) -> Source {
         kind,
         encoding: encoding.to_owned(),
         clock_rate: description.clock_rate(*track).unwrap_or(90_000),
+        format: description.formats(),
+        position: None,
         sdp: description.text(),
     }
 }

@@ -25,7 +25,7 @@
 //! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
-//! | `recording` | which streams are recorded |
+//! | `recording`, `always` | which streams are recorded, and which of them also without viewers |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `accounts` | what sessions have had, what tracks take |
@@ -36,6 +36,7 @@
 pub mod accounts;
 mod addresses;
 mod admission;
+mod always;
 mod checks;
 mod client;
 mod describe;
@@ -79,6 +80,7 @@ use std::time::Duration;
 use wire::rtsp::message::Request;
 
 use self::addresses::Addresses;
+use self::always::Always;
 use self::client::Client;
 use self::guesses::Guesses;
 use self::publish::Publisher;
@@ -199,6 +201,8 @@ pub struct Proxy<W> {
     joinable: HashMap<Presentation, UpstreamId>,
     /// Requests to play that wait until the way to an address is known.
     sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
+    /// Streams that are recorded without viewers, too, by name.
+    always: BTreeMap<String, Always>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -250,6 +254,7 @@ impl<W: World> Proxy<W> {
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
             sought: BTreeMap::new(),
+            always: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),
@@ -299,6 +304,7 @@ impl<W: World> Proxy<W> {
     /// What is due: to be called about twice a second.
     pub fn tick(&mut self) {
         self.check_tick();
+        self.always_tick();
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.upstream_tick(id));
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();

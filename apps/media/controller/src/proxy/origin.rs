@@ -198,6 +198,7 @@ impl<W: World> Proxy<W> {
             None => (own.description, own.tracks) = (Some(description), tracks),
         }
         self.share_unproved(id);
+        self.play_always(id);
         self.serve_waiting(id);
         self.ask_next(id);
     }

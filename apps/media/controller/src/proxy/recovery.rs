@@ -146,7 +146,7 @@ impl<W: World> Proxy<W> {
         let (now, retry) = (self.now, self.settings.timeouts.retry);
         let Some(own) = self.upstreams.get(&id) else { return false };
         // Who is not asked can't be asked again.
-        if own.viewers.is_empty() && own.waiting.is_empty() || own.source.is_some() {
+        if !own.is_wanted() || own.source.is_some() {
             return false;
         }
         let recovery = own.recovery.as_ref();
@@ -262,7 +262,7 @@ impl<W: World> Proxy<W> {
     pub(super) fn recovery_tick(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get(&id) else { return };
         let Some(recovery) = &own.recovery else { return };
-        if own.viewers.is_empty() && own.waiting.is_empty() {
+        if !own.is_wanted() {
             return self.end_upstream(id);
         }
         if matches!(recovery.step, Step::Waits(until) if until > self.now) || !self.may_ask() {

@@ -28,6 +28,8 @@ pub(super) struct Upstream {
     pub(super) presentation: Presentation,
     /// The name by which it is recorded, where it is to be.
     pub(super) recorded_as: Option<String>,
+    /// Whether it is recorded without viewers, too.
+    pub(super) always: bool,
     /// The server of its pool that it comes from.
     pub(super) server: Option<ServerId>,
     /// Its URL, after redirections.
@@ -97,6 +99,7 @@ impl Upstream {
         Upstream {
             presentation: target.presentation.clone(),
             recorded_as: target.recorded_as.clone(),
+            always: false,
             server,
             base: url.clone(),
             url,
@@ -131,6 +134,11 @@ impl Upstream {
             since: now,
             taken_up: None,
         }
+    }
+
+    /// Whether anybody wants it: sessions, those who wait for some, or a recording.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.always || !self.viewers.is_empty() || !self.waiting.is_empty()
     }
 
     /// Whether PLAY is on its way.
@@ -319,7 +327,7 @@ impl<W: World> Proxy<W> {
         if own.asked.as_ref().is_some_and(|(_, sent, ..)| since(*sent) > timeouts.answer) {
             return self.fail_upstream(id, 504, "no answer in time");
         }
-        let unused = own.viewers.is_empty() && own.waiting.is_empty() && own.asked.is_none();
+        let unused = !own.is_wanted() && own.asked.is_none();
         // Whoever is asked for a password may have to think about it.
         let kept = if own.proofs.wanted { timeouts.idle.max(UNUSED) } else { UNUSED };
         if unused && since(own.used) > kept {

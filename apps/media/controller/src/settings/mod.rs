@@ -15,7 +15,7 @@ use control::access_log::LogSettings;
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
-use self::cache::CacheSettings;
+use self::cache::{CacheSettings, Record};
 use self::plain::Plain;
 use self::pools::Pool;
 
@@ -111,8 +111,8 @@ pub struct Named {
     pub multicast: bool,
     /// Its source, where that has no RTSP.
     pub plain: Option<Arc<Plain>>,
-    /// Whether it is recorded as long as it comes.
-    pub record: bool,
+    /// When it is recorded.
+    pub record: Record,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.

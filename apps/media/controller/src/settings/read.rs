@@ -14,6 +14,7 @@ use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
 
+use super::cache::Record;
 use super::pools::Pool;
 use super::{Allowed, Credentials, Named, Settings};
 use crate::proxy::MOST_RECEIVERS;
@@ -237,7 +238,7 @@ impl Reader<'_, '_> {
             self.stream(name, value, &path.key(name), settings)
         };
         let streams: Vec<Named> = table.iter().filter_map(one).collect();
-        if let Some(own) = streams.iter().find(|own| own.record && settings.cache.is_none()) {
+        if let Some(own) = streams.iter().find(|own| own.record.is_on() && settings.cache.is_none()) {
             let problem = "there is no cache for its recordings";
             let accepted = "`directory` in [controllers.media.cache]";
             self.errors.add(value.span().start, &path.key(&own.name).key("record"), problem, accepted);
@@ -292,10 +293,22 @@ impl Reader<'_, '_> {
         Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, record, ..Named::default() })
     }
 
-    /// Whether a stream is recorded.
-    fn record(&mut self, table: &Table, path: &Path) -> bool {
-        let read = table.get("record").map(|value| document::boolean(value, &path.key("record"), self.errors));
-        read.flatten().unwrap_or_default()
+    /// When a stream is recorded.
+    fn record(&mut self, table: &Table, path: &Path) -> Record {
+        let Some(value) = table.get("record") else { return Record::default() };
+        let named = |text: &str| match text {
+            "viewed" => Some(Record::Viewed),
+            "always" => Some(Record::Always),
+            _ => None,
+        };
+        match value.get_ref() {
+            DeValue::Boolean(false) => Record::Never,
+            DeValue::Boolean(true) => Record::Viewed,
+            _ => {
+                let accepted = "true or \"viewed\", \"always\", or false";
+                self.parsed(value, &path.key("record"), accepted, named).unwrap_or_default()
+            }
+        }
     }
 
     /// A stream's URL at its only origin.

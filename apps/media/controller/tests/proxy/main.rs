@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod always;
 mod forward;
 mod groups;
 mod hostile;
