@@ -66,7 +66,7 @@ fn main() {
         encoding: "MP2T".to_owned(),
         clock_rate: 90_000,
         format: String::new(),
-        position: None,
+        film: None,
         sdp: String::new(),
     };
     let (mut recorder, mut bytes, before) = (cache.record(source), template.clone(), cpu());

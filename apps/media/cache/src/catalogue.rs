@@ -353,7 +353,7 @@ mod tests {
             encoding: String::new(),
             clock_rate: 90_000,
             format: String::new(),
-            position: None,
+            film: None,
             sdp: String::new(),
         };
         Recording { id, source, began: id, end: Some(End::Finished), pinned: false }

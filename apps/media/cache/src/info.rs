@@ -44,12 +44,23 @@ pub struct Source {
     /// What a decoder must know, as its caller writes it: recordings of a key with the same may follow each other.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub format: String,
-    /// Where in a film it begins, in microseconds; none: it is of a stream that has no beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
     /// The session's description; in a file of its own.
     #[serde(skip)]
     pub sdp: String,
+    /// Of which film it is a part; none: it is of a stream that has no beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub film: Option<FilmSource>,
+}
+
+/// Of which film a recording is a part, and which part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilmSource {
+    /// Where in the film it begins, in microseconds.
+    pub position: u64,
+    /// When the film was changed last, as its origin says it; empty where it does not.
+    pub modified: String,
+    /// Until when it may be served without a question to the origin, in microseconds since 1970.
+    pub expires: u64,
 }
 
 /// Why a recording ended.

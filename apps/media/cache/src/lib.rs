@@ -11,6 +11,7 @@
 //! | `keeper`, `catalogue`, `summaries` | what there is, and room for more; in another thread |
 //! | `recovery`, `mend` | what a crash has left |
 //! | `format`, `layout`, `info` | bytes, names of files, and what is known of recordings |
+//! | `hostile` | the same for fuzzers |
 
 #![deny(unsafe_code)]
 
@@ -21,6 +22,8 @@ mod core;
 mod filling;
 #[doc(hidden)]
 pub mod format;
+#[doc(hidden)]
+pub mod hostile;
 mod info;
 mod inner;
 mod keeper;
@@ -41,7 +44,7 @@ mod writer;
 
 pub use cache::{Cache, Error, MakeSystem, Means, Status};
 pub use format::entry::Entry;
-pub use info::{End, Kind, Recording, Segment, Source, Summary, Sums};
+pub use info::{End, FilmSource, Kind, Recording, Segment, Source, Summary, Sums};
 pub use inner::Space;
 pub use reader::{Item, Missing, Packet, Reader};
 pub use recorder::{Counts, Ended, Recorder};

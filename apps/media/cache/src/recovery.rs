@@ -164,7 +164,7 @@ fn nameless(id: u64, is_ts: bool) -> Recording {
         encoding: String::new(),
         clock_rate: 90_000,
         format: String::new(),
-        position: None,
+        film: None,
         sdp: String::new(),
     };
     Recording { id, source, began: id, end: None, pinned: false }

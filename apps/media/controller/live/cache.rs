@@ -12,16 +12,16 @@ use crate::viewer::{Viewer, compare};
 use crate::{PROXIES, viewer};
 
 /// A directory for recordings that ends with the test.
-struct Directory(PathBuf);
+pub struct Directory(PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("millrace-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Directory(path)
     }
 
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }
@@ -145,7 +145,7 @@ fn recorded(driver: &str) {
     assert!(said.contains("interrupted, pinned") && said.contains("access points"), "{said}");
     media.millrace(&["media", "cache", "unpin", &id]).ok();
     media.millrace(&["media", "cache", "rm", &id]).ok();
-    assert_eq!(recording(&media, "hall")["ended"], Json::Null, "the other one is written now");
+    assert_ne!(recording(&media, "hall")["id"].to_string(), id, "the other one is left");
     // One directory is one proxy's.
     let refused = millrace(&["media", "cache", "check", directory.text()]);
     assert!(refused.status != Some(0) && refused.stderr.contains("another instance"), "{refused:?}");

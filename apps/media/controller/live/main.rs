@@ -5,6 +5,7 @@
 mod cache;
 mod crowd;
 mod disk;
+mod films;
 mod late;
 mod neighbours;
 mod network;

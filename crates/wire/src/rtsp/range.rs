@@ -86,7 +86,7 @@ fn npt_time(text: &str) -> Option<f64> {
     }
 }
 
-/// Seconds since 1970 of `19961108T142300.25Z` (RFC 2326 section 3.7); none before that, or where there is no such time.
+/// Seconds since 1970 of `19961108T142300.25Z` (RFC 2326 section 3.7); none before that, or where it is no time.
 pub fn clock(text: &str) -> Option<f64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (whole, fraction) = time.split_once('.').unwrap_or((time, "0"));

@@ -53,7 +53,7 @@ pub fn source(kind: Kind) -> Source {
         encoding: encoding.to_owned(),
         clock_rate: 90_000,
         format: "H264/90000".to_owned(),
-        position: None,
+        film: None,
         sdp: "v=0\r\n".to_owned(),
     }
 }

@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 32] = [
+    let counters: [(&str, &str, u64); 37] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -51,6 +51,11 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_sessions_taken_up_total", "sessions of a process before that went on", counts.taken_up),
         ("media_sessions_not_taken_up_total", "sessions of a process before that could not", counts.not_taken_up),
         ("media_state_failed_total", "attempts to keep sessions on disk that failed", counts.unwritten),
+        ("media_film_hits_total", "films that began from the cache", counts.film_hits),
+        ("media_film_partial_total", "of these, films that went on at their origins", counts.film_partial),
+        ("media_film_misses_total", "films of which the cache had nothing", counts.film_misses),
+        ("media_film_revalidated_total", "films that were as their origins have them", counts.film_revalidated),
+        ("media_film_bytes_total", "bytes of films' packets that came from the cache", counts.film_bytes),
         ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];

@@ -158,6 +158,11 @@ impl Film for CopiedFilm {
         false
     }
 
+    // Its origin may have others.
+    fn elsewhere(&self) -> u16 {
+        302
+    }
+
     fn refresh(&mut self) {
         self.film.refresh();
     }
@@ -210,9 +215,8 @@ mod tests {
     #[test]
     fn films_change() {
         let text = |length: &str| format!("v=0\r\na=range:npt=0-{length}\r\nm=video 0 RTP/AVP 33\r\n");
-        let of = |length: &str, modified| {
-            Validators::new(&Description::parse(text(length).as_bytes()).unwrap(), modified)
-        };
+        let of =
+            |length: &str, modified| Validators::new(&Description::parse(text(length).as_bytes()).unwrap(), modified);
         let (monday, tuesday) = (Some("Mon, 23 Nov 2026 10:00:00 GMT"), Some("Tue, 24 Nov 2026 10:00:00 GMT"));
         for (one, other, same) in [
             (of("12.5", monday), of("12.5", monday), true),

@@ -25,6 +25,8 @@ pub enum Reading {
     Packet(Next),
     /// Nothing yet: more is recorded.
     Wait,
+    /// The end of what there is of it here; the film goes on elsewhere, from this time on.
+    Elsewhere(Duration),
     /// The end.
     End,
 }
@@ -46,6 +48,14 @@ pub trait Film {
     fn length(&self) -> Duration;
     /// Whether more is recorded.
     fn grows(&self) -> bool;
+    /// Whether there is anything of it at a time here, or it has to be had elsewhere.
+    fn has(&self, _npt: Duration) -> bool {
+        true
+    }
+    /// The status of the answer to who asks for times that it does not have.
+    fn elsewhere(&self) -> u16 {
+        457
+    }
     /// Looks how far it is by now.
     fn refresh(&mut self) {}
     /// The wall clock at one of its times, since 1970; none where it has none.
@@ -63,4 +73,46 @@ pub trait Film {
     /// # Errors
     /// Why no more can be read.
     fn read(&mut self) -> Result<Reading, String>;
+}
+
+impl<F: Film + ?Sized> Film for Box<F> {
+    fn description(&self) -> &Description {
+        (**self).description()
+    }
+
+    fn length(&self) -> Duration {
+        (**self).length()
+    }
+
+    fn grows(&self) -> bool {
+        (**self).grows()
+    }
+
+    fn has(&self, npt: Duration) -> bool {
+        (**self).has(npt)
+    }
+
+    fn elsewhere(&self) -> u16 {
+        (**self).elsewhere()
+    }
+
+    fn refresh(&mut self) {
+        (**self).refresh();
+    }
+
+    fn clock_at(&self, npt: Duration) -> Option<Duration> {
+        (**self).clock_at(npt)
+    }
+
+    fn npt_at(&self, clock: Duration) -> Option<Duration> {
+        (**self).npt_at(clock)
+    }
+
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
+        (**self).seek(to, tracks, keys)
+    }
+
+    fn read(&mut self) -> Result<Reading, String> {
+        (**self).read()
+    }
 }

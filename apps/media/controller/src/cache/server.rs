@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use wire::rtcp::{self, SenderReport};
+use wire::rtcp::SenderReport;
 use wire::rtp::{self, Header};
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::rtp_info::{self, RtpInfo};
@@ -45,6 +45,15 @@ struct Track {
     sent: (u32, u32),
     numbers: Numbers,
     reported: Option<Duration>,
+}
+
+impl Track {
+    /// What was sent up to a packet, and whether that was the last one (RFC 3550 sections 6.4.1 and 6.6).
+    fn report(&self, last: Header, wall: Duration, ends: bool) -> Vec<u8> {
+        let ntp = ((wall.as_secs() + NTP) << 32) | ((u64::from(wall.subsec_nanos()) << 32) / 1_000_000_000);
+        let (packets, octets) = self.sent;
+        SenderReport { ssrc: last.ssrc, ntp, rtp: last.timestamp, packets, octets }.to_bytes(CNAME, ends)
+    }
 }
 
 /// How it plays.
@@ -94,11 +103,13 @@ pub enum Due {
     At(Duration),
     /// With the next request.
     OnRequest,
+    /// The film goes on elsewhere, from this time on.
+    Elsewhere(Duration),
 }
 
-/// What a server says that has no such film.
-pub fn without_film(request: &Request) -> Response {
-    Response::new(if request.method == "OPTIONS" { 200 } else { 404 }, request.cseq())
+/// What a server says that has no such film: this status.
+pub fn without_film(request: &Request, status: u16) -> Response {
+    Response::new(if request.method == "OPTIONS" { 200 } else { status }, request.cseq())
 }
 
 impl<F: Film> Server<F> {
@@ -179,6 +190,9 @@ impl<F: Film> Server<F> {
             return Err(455);
         }
         let wanted = self.wanted(request)?;
+        if !self.film.has(wanted.from.unwrap_or_else(|| self.played(now))) {
+            return Err(302);
+        }
         let before = self.playing.map_or(self.begun.unwrap_or(1), |own| own.scale);
         let scale = wanted.scale.unwrap_or(if self.playing.is_some() { before } else { 1 });
         match (self.playing, wanted.from) {
@@ -287,10 +301,14 @@ impl<F: Film> Server<F> {
                     Reading::Packet(next) => Some(next),
                     Reading::Wait => return Ok(Due::At(now + LOOK)),
                     Reading::End => None,
+                    Reading::Elsewhere(npt) => {
+                        self.playing = None;
+                        return Ok(Due::Elsewhere(npt));
+                    }
                 },
             };
             let Some(next) = next.filter(|own| playing.until.is_none_or(|until| own.npt < until)) else {
-                self.end_range(now, data)?;
+                self.end_range(now, wall, data)?;
                 continue;
             };
             let playing = self.without_gap(playing, next.npt, now);
@@ -336,15 +354,12 @@ impl<F: Film> Server<F> {
         // The first one is due at once, as players align tracks by it.
         if own.reported.is_none_or(|then| now.saturating_sub(then) >= REPORTS) {
             own.reported = Some(now);
-            let ntp = ((wall.as_secs() + NTP) << 32) | ((u64::from(wall.subsec_nanos()) << 32) / 1_000_000_000);
-            let (packets, octets) = own.sent;
-            let report = SenderReport { ssrc: header.ssrc, ntp, rtp: header.timestamp, packets, octets };
-            data.push((own.channels.1, report.to_bytes(CNAME, false)));
+            data.push((own.channels.1, own.report(header, wall, false)));
         }
     }
 
     /// A range is over: the next one follows, or receivers are told the end (RFC 3550 section 6.6).
-    fn end_range(&mut self, now: Duration, data: &mut Vec<Data>) -> Result<(), String> {
+    fn end_range(&mut self, now: Duration, wall: Duration, data: &mut Vec<Data>) -> Result<(), String> {
         let since = self.playing.map_or(now, |own| self.end_of(own, now));
         if let Some((from, until, scale)) = self.queue.pop_front() {
             return self.begin(from, until, scale, since).map(drop);
@@ -352,7 +367,7 @@ impl<F: Film> Server<F> {
         (self.playing, self.position, self.begun) = (None, Duration::ZERO, None);
         for own in self.tracks.values() {
             if let Some(header) = own.numbers.last() {
-                data.push((own.channels.1, rtcp::bye(header.ssrc, CNAME, "")));
+                data.push((own.channels.1, own.report(header, wall, true)));
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use media_cache::{Cache, Error, Summary};
 
+use super::copies;
 use super::start::Start;
 
 /// Tracks of a description at most.
@@ -35,6 +36,10 @@ pub struct Take {
     pub length: u64,
     /// and when it began by the wall clock, in microseconds since 1970.
     pub clock: u64,
+    /// What of its beginning was removed.
+    lead: u64,
+    /// Whether nothing of it was removed behind that.
+    is_whole: bool,
     /// What a decoder must know.
     format: String,
     /// Whether it is written.
@@ -56,7 +61,17 @@ impl Take {
             let shift = own.ends.as_ref().map(|(first, _)| (first.first_clock - clock) as i64 - first.first_npt as i64);
             (usize::from(own.recording.source.track), Piece { id: own.recording.id, shift })
         };
+        // A recording's npt begins with its first packet, also where that was removed.
+        let began =
+            |own: &&Summary| own.ends.as_ref().map(|(first, _)| first.first_clock.saturating_sub(first.first_npt));
+        let began = all.iter().filter_map(began).min()?;
+        let is_whole = |own: &&Summary| {
+            let count = own.ends.as_ref().map_or(0, |(first, last)| u64::from(last.number - first.number) + 1);
+            own.recording.end.is_none() || own.sums.segments == count
+        };
         Some(Take {
+            lead: clock.saturating_sub(began),
+            is_whole: all.iter().all(is_whole),
             tracks: all.iter().map(piece).collect(),
             offset: 0,
             length,
@@ -90,7 +105,8 @@ fn takes(mut all: Vec<Summary>) -> Vec<Take> {
         let ((began, end), source) = (made(own), &own.recording.source);
         let fits = |group: &&mut (u64, Vec<&Summary>)| {
             let other = |of: &&Summary| {
-                of.recording.source.track != source.track && of.recording.source.format == source.format
+                let of = &of.recording.source;
+                of.track != source.track && of.format == source.format && of.film == source.film
             };
             began <= group.0 && group.1.iter().all(other)
         };
@@ -113,11 +129,15 @@ pub struct Timeline {
     name: String,
     /// In order; there is one at least.
     pub takes: Vec<Take>,
+    /// They lie where they are of a film, and not as the wall clock says; each has something that no other has.
+    pub is_film: bool,
 }
 
+/// Takes of a film so close together follow each other, in microseconds.
+const CLOSE: u64 = 200_000;
+
 impl Timeline {
-    /// That of a stream in which a time is, and where this is in it; none where nothing of the first recording is written
-    /// yet.
+    /// That of a stream in which a time is, and where this is in it; none where nothing of it is written yet.
     ///
     /// # Errors
     /// There are no recordings, or the catalogue can't be read.
@@ -140,10 +160,50 @@ impl Timeline {
         let first = takes[..at].iter().rposition(|own| !same(own)).map_or(0, |other| other + 1);
         let end = takes[at..].iter().position(|own| !same(own)).map_or(takes.len(), |other| at + other);
         let takes: Vec<Take> = takes.drain(first..end).collect();
-        let mut timeline = Timeline { name: name.to_owned(), takes: Vec::new() };
+        let mut timeline = Timeline { name: name.to_owned(), takes: Vec::new(), is_film: false };
         takes.into_iter().for_each(|own| timeline.push(own));
         let start = wanted.map_or(0, |wanted| timeline.place(wanted));
         Ok(Some((timeline, start)))
+    }
+
+    /// That of a film, whose recordings these are; none where nothing of them is written yet.
+    pub fn of_film(name: &str, all: Vec<Summary>) -> Option<Timeline> {
+        let position = |own: &Summary| Some((own.recording.id, own.recording.source.film.as_ref()?.position));
+        let positions: BTreeMap<u64, u64> = all.iter().filter_map(position).collect();
+        let mut all: Vec<Take> = takes(all)
+            .into_iter()
+            .map(|own| {
+                let at = own.tracks.values().filter_map(|piece| positions.get(&piece.id)).min().copied();
+                let at = at.unwrap_or_default().saturating_add(own.lead);
+                own.at(at)
+            })
+            .collect();
+        // What was removed in between, the origin has.
+        all.retain(|own| own.is_whole);
+        all.sort_by_key(|own| (own.offset, std::cmp::Reverse(own.end())));
+        let mut takes: Vec<Take> = Vec::new();
+        for own in all {
+            if takes.last().is_none_or(|last| own.end() > last.end()) {
+                takes.push(own);
+            }
+        }
+        (!takes.is_empty()).then(|| Timeline { name: name.to_owned(), takes, is_film: true })
+    }
+
+    /// Whether the take behind one goes on where it ends, or before that.
+    pub fn is_followed(&self, at: usize) -> bool {
+        let next = self.takes.get(at + 1);
+        next.is_some_and(|next| !self.is_film || next.offset <= self.takes[at].end().saturating_add(CLOSE))
+    }
+
+    /// From when to when all of it is there around a time, and whether more is recorded at its end.
+    pub fn span_at(&self, time: u64) -> (u64, u64, bool) {
+        let mut at = self.take_at(time);
+        let begin = self.takes[at].offset;
+        while self.is_followed(at) {
+            at += 1;
+        }
+        (begin, self.takes[at].end(), self.takes[at].grows)
     }
 
     /// Adds a take behind the others: as long behind the first one as the wall clock says, and never before the last.
@@ -160,6 +220,11 @@ impl Timeline {
     /// # Errors
     /// The catalogue can't be read.
     pub fn refresh(&mut self, cache: &Cache) -> Result<(), Error> {
+        if self.is_film {
+            let newer = Timeline::of_film(&self.name, copies::newest(summaries(cache, &self.name, 0)?));
+            newer.into_iter().for_each(|own| *self = own);
+            return Ok(());
+        }
         let Some(last) = self.takes.pop() else { return Ok(()) };
         let from = last.tracks.values().map(|own| own.id).min().unwrap_or_default();
         let newer = summaries(cache, &self.name, from.saturating_sub(1));
@@ -203,8 +268,11 @@ impl Timeline {
     }
 }
 
-/// Recordings of a stream behind one.
-fn summaries(cache: &Cache, name: &str, behind: u64) -> Result<Vec<Summary>, Error> {
+/// Recordings of a stream, or a film, behind one.
+///
+/// # Errors
+/// The catalogue can't be read.
+pub fn summaries(cache: &Cache, name: &str, behind: u64) -> Result<Vec<Summary>, Error> {
     let mut all = Vec::new();
     for track in 0..MOST_TRACKS {
         let mut last = behind;
@@ -239,7 +307,7 @@ mod tests {
             encoding: String::new(),
             clock_rate: 90_000,
             format: format.into(),
-            position: None,
+            film: None,
             sdp: String::new(),
         };
         let end = length.map(|_| End::Finished);
@@ -252,11 +320,12 @@ mod tests {
             last.latest_npt = length * SECOND;
             last
         });
-        Summary { recording, sums: Default::default(), ends: last.map(|last| (first, last)) }
+        let sums = media_cache::Sums { segments: 1, ..Default::default() };
+        Summary { recording, sums, ends: last.map(|last| (first, last)) }
     }
 
     fn line(all: Vec<Summary>) -> Timeline {
-        let mut line = Timeline { name: "door".into(), takes: Vec::new() };
+        let mut line = Timeline { name: "door".into(), takes: Vec::new(), is_film: false };
         takes(all).into_iter().for_each(|own| line.push(own));
         line
     }
@@ -300,6 +369,36 @@ mod tests {
         // In a gap it is what comes next; behind all, the end.
         assert_eq!((line.place(1050 * SECOND), line.place(9999 * SECOND)), (100 * SECOND, line.end()));
         assert_eq!([0, 99, 100, 110, 999].map(|time| line.take_at(time * SECOND)), [0, 0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn parts_of_films_lie_where_they_are() {
+        let part = |began: u64, position: u64, length| {
+            let mut own = recording(0, began, 0, length, "");
+            own.recording.source.film =
+                Some(media_cache::FilmSource { position: position * SECOND, ..Default::default() });
+            own
+        };
+        let all =
+            vec![part(100, 40, Some(60)), part(200, 0, Some(50)), part(300, 10, Some(20)), part(400, 200, Some(9))];
+        let line = Timeline::of_film("f", all).unwrap();
+        let places: Vec<_> = line.takes.iter().map(|own| (own.offset / SECOND, own.end() / SECOND)).collect();
+        // One that is in another one is left out.
+        assert_eq!(places, [(0, 50), (40, 100), (200, 209)]);
+        let span = |time: u64| (line.span_at(time * SECOND).0 / SECOND, line.span_at(time * SECOND).1 / SECOND);
+        assert_eq!([5, 45, 99, 205].map(span), [(0, 100), (40, 100), (40, 100), (200, 209)]);
+        assert_eq!([0, 1, 2].map(|at| line.is_followed(at)), [true, false, false]);
+        // Its beginning was removed; and something in its middle.
+        let mut own = part(100, 40, Some(60));
+        own.ends.iter_mut().for_each(|(first, _)| {
+            (first.first_npt, first.first_clock, first.number) = (15 * SECOND, 115 * SECOND, 2);
+        });
+        own.ends.iter_mut().for_each(|(_, last)| (last.latest_npt, last.number) = (60 * SECOND, 2));
+        let line = Timeline::of_film("f", vec![own.clone()]).unwrap();
+        assert_eq!((line.takes[0].offset, line.takes[0].end()), (55 * SECOND, 100 * SECOND));
+        assert_eq!(line.takes[0].tracks[&0].shift, Some(40 * SECOND as i64));
+        own.ends.iter_mut().for_each(|(_, last)| last.number = 9);
+        assert!(Timeline::of_film("f", vec![own]).is_none());
     }
 
     proptest! {

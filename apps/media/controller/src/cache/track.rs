@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use media_cache::{Item, Kind, Reader};
+use media_cache::{Item, Kind, Missing, Reader};
 use wire::picture::{self, Coding};
 use wire::rtp::{self, Header};
 
@@ -31,6 +31,12 @@ pub struct Track {
     pub has_ended: bool,
     /// Which pictures are read; all of them otherwise.
     keys: Option<Keys>,
+    /// It ends where something of it was removed, or is damaged.
+    is_strict: bool,
+    /// Where it has ended so, in the timeline.
+    pub broken: Option<u64>,
+    /// The time of its last packet.
+    last: u64,
 }
 
 /// Which pictures are read.
@@ -51,15 +57,29 @@ fn coding(reader: &Reader) -> Option<Coding> {
 }
 
 impl Track {
-    /// One that begins with its recording. Of what tells nothing of pictures there are no keys.
-    pub fn new(track: usize, reader: Reader, piece: Piece, take: &Take, keys: bool) -> Option<Track> {
+    /// One that begins with its recording. Of what tells nothing of pictures there are no keys. One that is strict ends
+    /// where something of it was removed, or is damaged.
+    pub fn new(track: usize, reader: Reader, piece: Piece, take: &Take, keys: bool, is_strict: bool) -> Option<Track> {
         let keys = match (keys, coding(&reader)) {
             (false, _) => None,
             (true, coding) => Some(Keys { pictures: picture::Reader::new(coding?), now: None }),
         };
         let begins = (take.offset, take.clock);
         let (next, shift) = (None, piece.shift);
-        Some(Track { track, reader, shift, begins, next, anew: true, has_ended: false, keys })
+        let last = take.offset;
+        Some(Track {
+            track,
+            reader,
+            shift,
+            begins,
+            next,
+            anew: true,
+            has_ended: false,
+            keys,
+            is_strict,
+            broken: None,
+            last,
+        })
     }
 
     /// Whether it is written now.
@@ -100,6 +120,10 @@ impl Track {
             }
             let own = match self.reader.next_item()? {
                 Item::Packet(own) => own,
+                Item::Gap(Missing::Removed | Missing::Damaged, _) if self.is_strict => {
+                    (self.has_ended, self.broken) = (true, Some(self.last));
+                    return Ok(());
+                }
                 Item::Gap(..) => continue,
                 Item::Pending => return Ok(()),
                 Item::End(_) => {
@@ -135,6 +159,7 @@ impl Track {
                 offset.saturating_add(passed) as i64 - about.npt as i64
             });
             let npt = Duration::from_micros(about.npt.saturating_add_signed(shift));
+            self.last = about.npt.saturating_add_signed(shift);
             let anew = std::mem::take(&mut self.anew);
             self.next = Some(Next { track: self.track, npt, packet, anew });
         }

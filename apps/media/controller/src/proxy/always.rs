@@ -10,7 +10,7 @@ use super::{Proxy, UpstreamId};
 use crate::settings::Named;
 use crate::settings::cache::Record;
 
-/// Until a stream that can't be had is asked for once more, after the first time; each further time it is twice as long,
+/// Until a stream that can't be had is asked for again, after the first time; each further time it is twice as long,
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -68,7 +68,9 @@ impl<W: World> Proxy<W> {
         state.upstream = None;
         let viewers = named.viewers.clone().unwrap_or_else(|| self.settings.viewers.clone());
         // Where none can be had, it is asked for once more.
-        let Ok(id) = self.upstream_for(&Target::named(named, viewers)) else { return true };
+        let Ok(id) = self.upstream_for(&Target { film: None, ..Target::named(named, viewers, &self.settings) }) else {
+            return true;
+        };
         if let Some(own) = self.upstreams.get_mut(&id) {
             own.always = true;
             own.recorded_as = Some(named.name.clone());

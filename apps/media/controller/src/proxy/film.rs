@@ -14,7 +14,7 @@ use wire::sdp::Description;
 use super::recovery::Recovery;
 use super::request::Job;
 use super::target::Target;
-use super::track::TrackState;
+use super::track::{Track, TrackState};
 use super::upstream::Upstream;
 use super::world::World;
 use super::{Proxy, UpstreamId};
@@ -23,6 +23,7 @@ use crate::cache::recordings::{FilmPart, Recorded};
 
 /// Header fields with which the cache says what it has of a film.
 pub const MODIFIED: &str = "Last-Modified";
+/// (what its description says of its streams and length).
 pub const DESCRIBED: &str = "X-Description";
 /// Films that are counted before they are recorded.
 const MOST_COUNTED: usize = 65_536;
@@ -35,6 +36,8 @@ pub(super) struct Film {
     pub(super) is_copy: bool,
     /// How much of it was served from the copy, as the log says it.
     pub(super) served: &'static str,
+    /// Whether it has begun to be.
+    is_counted: bool,
     /// What the origin is asked whether it is still true.
     asks: Option<Validators>,
     /// What recordings of it say; none where it may not be recorded.
@@ -57,8 +60,23 @@ impl Upstream {
         Some(asks.modified.as_str()).filter(|own| !own.is_empty())
     }
 
+    /// It is asked for at the cache.
+    pub(super) fn begin_copy(&mut self, target: &Target) {
+        self.film = target.film.as_ref().map(|key| Film {
+            key: key.clone(),
+            is_copy: true,
+            served: "hit",
+            is_counted: false,
+            asks: None,
+            source: None,
+            is_wanted: None,
+            carried: (self.carried, self.may_be_carried),
+        });
+        self.set_copy(true);
+    }
+
     /// It comes from a copy, or from its origin, from now on.
-    fn set_copy(&mut self, is_copy: bool) {
+    pub(super) fn set_copy(&mut self, is_copy: bool) {
         let Some(film) = &mut self.film else { return };
         film.is_copy = is_copy;
         (self.carried, self.may_be_carried) = if is_copy { (true, true) } else { film.carried };
@@ -70,20 +88,6 @@ impl<W: World> Proxy<W> {
     pub(super) fn copy_of(&self, target: &Target) -> Option<String> {
         let key = target.film.as_ref().filter(|_| self.world.keeps_films())?;
         Some(copies::url(HOST, key))
-    }
-
-    /// A presentation is asked for at the cache.
-    pub(super) fn begin_copy(&mut self, own: &mut Upstream, target: &Target) {
-        own.film = target.film.as_ref().map(|key| Film {
-            key: key.clone(),
-            is_copy: true,
-            served: "hit",
-            asks: None,
-            source: None,
-            is_wanted: None,
-            carried: (own.carried, own.may_be_carried),
-        });
-        own.set_copy(true);
     }
 
     /// Takes an answer that decides between the copy and the origin; else it is given back.
@@ -105,19 +109,28 @@ impl<W: World> Proxy<W> {
             }
             (true, Job::Play { waiter: Some((client, request, _)), .. }, 302) => {
                 let waiter = (*client, request.clone());
-                self.leave_copy(id, None, Some(waiter));
+                self.leave_copy(id, false, None, Some(waiter));
                 None
             }
-            (true, Job::Play { waiter: Some(_), .. }, 200) if film.served == "hit" => {
-                film.served = "played";
-                self.counts.film_hits += 1;
+            (true, Job::Play { .. }, 200) => {
+                if !std::mem::replace(&mut film.is_counted, true) {
+                    self.counts.film_hits += 1;
+                }
+                Some(job)
+            }
+            // It is not there any more, or not for us.
+            (false, Job::Describe, 400..=499) if film.asks.is_some() && response.status != 401 => {
+                film.asks = None;
+                let key = film.key.clone();
+                self.world.forget_film(&key);
                 Some(job)
             }
             (false, Job::Describe, 200 | 304) if film.asks.is_some() && !had => {
                 let said = Description::parse(&response.body).ok();
                 let said = said.map(|own| Validators::new(&own, response.headers.get(MODIFIED)));
                 let asks = film.asks.take().unwrap_or_default();
-                let (is_same, key) = (response.status == 304 || said.is_some_and(|own| own.fits(&asks)), film.key.clone());
+                let (is_same, key) =
+                    (response.status == 304 || said.is_some_and(|own| own.fits(&asks)), film.key.clone());
                 if !is_same {
                     self.world.forget_film(&key);
                     return Some(job);
@@ -125,7 +138,7 @@ impl<W: World> Proxy<W> {
                 let expires = self.expires(response).unwrap_or_default();
                 self.world.confirm_film(&key, expires);
                 self.counts.film_revalidated += 1;
-                self.ask_copy(id, HOST);
+                self.ask_copy(id, "revalidated");
                 None
             }
             _ => Some(job),
@@ -139,7 +152,7 @@ impl<W: World> Proxy<W> {
         if film.and_then(|own| own.asks.take()).is_none() {
             return false;
         }
-        self.ask_copy(id, ANY);
+        self.ask_copy(id, "hit");
         true
     }
 
@@ -147,6 +160,7 @@ impl<W: World> Proxy<W> {
     fn ask_origin(&mut self, id: UpstreamId, asks: Option<Validators>) {
         let Some(presentation) = self.upstreams.get(&id).map(|own| own.presentation.clone()) else { return };
         let Some((server, url)) = self.place(&presentation, &[]) else {
+            self.upstreams.get_mut(&id).into_iter().for_each(|own| own.set_copy(false));
             return self.fail_upstream(id, 503, "no server of its pool works");
         };
         self.counts.film_misses += u64::from(asks.is_none());
@@ -162,11 +176,11 @@ impl<W: World> Proxy<W> {
     }
 
     /// Its origin says that the copy is still true, or nothing at all.
-    fn ask_copy(&mut self, id: UpstreamId, host: &str) {
+    fn ask_copy(&mut self, id: UpstreamId, served: &'static str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let Some(film) = &mut own.film else { return };
-        film.served = if host == HOST { "revalidated" } else { "hit" };
-        let url = copies::url(host, &film.key);
+        film.served = served;
+        let url = copies::url(ANY, &film.key);
         own.set_copy(true);
         own.server = None;
         self.ask_instead(id, url);
@@ -174,28 +188,30 @@ impl<W: World> Proxy<W> {
 
     /// The copy has no more of a film: it comes from its origin from now on, where it plays from there on, or with a
     /// request of its client's.
-    pub(super) fn leave_copy(&mut self, id: UpstreamId, from: Option<f64>, waiter: Option<(super::ClientId, Request)>) {
+    fn leave_copy(
+        &mut self,
+        id: UpstreamId,
+        plays: bool,
+        from: Option<f64>,
+        waiter: Option<(super::ClientId, Request)>,
+    ) {
         let now = self.now;
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_copy()) else { return };
         own.waiting.extend(waiter);
         let (tracks, presentation) = (own.wanted_tracks(), own.presentation.clone());
         let Some((server, url)) = self.place(&presentation, &[]) else {
+            self.upstreams.get_mut(&id).into_iter().for_each(|own| own.set_copy(false));
             return self.fail_upstream(id, 503, "no server of its pool works");
         };
-        if from.is_some() {
-            self.counts.film_partial += 1;
-        }
+        self.counts.film_partial += u64::from(plays);
         self.lose_origin(id);
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         own.set_copy(false);
         from.into_iter().for_each(|from| own.go_on_from(from));
         own.film.iter_mut().for_each(|film| {
-            film.served = match film.served {
-                "hit" => "miss",
-                _ => "partial",
-            };
+            film.served = if film.is_counted { "partial" } else { "miss" };
         });
-        own.recovery = Some(Recovery::moved(now, url.clone(), from.is_some(), tracks));
+        own.recovery = Some(Recovery::moved(now, url.clone(), plays, tracks));
         self.ask_at(id, server, url);
     }
 
@@ -205,7 +221,17 @@ impl<W: World> Proxy<W> {
             Some(Range::Npt { start: Npt::At(start), .. }) => start,
             _ => 0.0,
         };
-        self.leave_copy(id, Some(from), None);
+        self.leave_copy(id, true, Some(from), None);
+    }
+
+    /// A copy can't be had, or played on: its origin is asked; false: it is none.
+    pub(super) fn copy_failed(&mut self, id: UpstreamId) -> bool {
+        let Some(own) = self.upstreams.get(&id).filter(|own| own.is_copy()) else { return false };
+        match own.viewers.is_empty() {
+            true => self.ask_origin(id, None),
+            false => self.leave_copy(id, own.is_to_play(), None, None),
+        }
+        true
     }
 
     /// Until when an answer says that a film may be served without a question (RFC 2326 sections 12.8 and 12.19), in
@@ -248,13 +274,16 @@ impl<W: World> Proxy<W> {
     }
 
     /// An origin is asked to play a film: what comes is kept until it says from where on.
-    pub(super) fn record_film(&mut self, id: UpstreamId, request: &Request) {
+    pub(super) fn record_film(&mut self, id: UpstreamId, headers: &[(String, String)]) {
         self.end_film(id);
         let after = self.settings.cache.as_ref().map_or(1, |own| own.films.after);
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| !own.live && !own.is_copy()) else { return };
         let Some(film) = own.film.as_mut().filter(|own| own.source.is_some()) else { return };
-        let scale = request.headers.get("scale").map_or(Ok(1.0), |text| text.trim().parse());
-        if scale != Ok(1.0) || request.headers.get("speed").is_some() {
+        let is_as_it_is = |(name, value): &(String, String)| match name.to_ascii_lowercase().as_str() {
+            "scale" | "speed" => value.trim().parse() == Ok(1.0),
+            _ => true,
+        };
+        if !headers.iter().all(is_as_it_is) {
             return;
         }
         let wanted = film.is_wanted.unwrap_or_else(|| {
@@ -266,10 +295,14 @@ impl<W: World> Proxy<W> {
             *count >= after
         });
         film.is_wanted = Some(wanted);
-        for track in own.tracks.iter_mut().filter(|track| wanted && track.state == TrackState::Ready) {
+        let is_there = |(_, track): &(usize, &mut Track)| wanted && track.state == TrackState::Ready;
+        let mut recorded = Vec::new();
+        for (at, track) in own.tracks.iter_mut().enumerate().filter(is_there) {
             track.audience.is_recorded = true;
             self.world.expect_recording(track.number);
+            recorded.push(at);
         }
+        recorded.into_iter().for_each(|track| self.update_flow(id, track));
     }
 
     /// It plays from a place on: that is recorded.
@@ -279,7 +312,8 @@ impl<W: World> Proxy<W> {
         let scale = response.headers.get("scale").map_or(Ok(1.0), |text| text.trim().parse());
         let (Some(Range::Npt { start: Npt::At(start), .. }), Ok(1.0)) = (said, scale) else { return self.end_film(id) };
         let infos = response.headers.get("rtp-info").map(rtp_info::parse).unwrap_or_default();
-        let firsts: Vec<_> = infos.iter().enumerate().map(|(at, own)| (self.track_of(id, &own.url, at), own.seq)).collect();
+        let firsts: Vec<_> =
+            infos.iter().enumerate().map(|(at, own)| (self.track_of(id, &own.url, at), own.seq)).collect();
         let Some((film, description)) = own.film.as_ref().zip(own.description.as_ref()) else { return };
         let Some(source) = &film.source else { return };
         let source = FilmSource { position: (start * 1e6) as u64, ..source.clone() };
@@ -293,10 +327,13 @@ impl<W: World> Proxy<W> {
     /// Nothing more of a film is recorded.
     pub(super) fn end_film(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| !own.live) else { return };
-        for track in own.tracks.iter_mut().filter(|track| track.audience.is_recorded) {
+        let mut ended = Vec::new();
+        for (at, track) in own.tracks.iter_mut().enumerate().filter(|(_, track)| track.audience.is_recorded) {
             track.audience.is_recorded = false;
             self.world.end_recording(track.number);
+            ended.push(at);
         }
+        ended.into_iter().for_each(|track| self.update_flow(id, track));
     }
 }
 

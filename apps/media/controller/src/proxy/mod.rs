@@ -26,6 +26,7 @@
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
 //! | `recording`, `always` | which streams are recorded, and which of them also without viewers |
+//! | `film` | films of origins from the cache, and into it |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `accounts` | what sessions have had, what tracks take |
@@ -41,6 +42,7 @@ mod checks;
 mod client;
 mod describe;
 mod early;
+mod film;
 mod flows;
 mod forward;
 pub mod guesses;
@@ -69,6 +71,7 @@ mod viewers;
 mod way;
 pub mod world;
 
+pub use self::film::{DESCRIBED, MODIFIED};
 pub use self::flows::MOST_RECEIVERS;
 pub use self::take_up::Left;
 
@@ -174,6 +177,16 @@ pub struct Counts {
     pub taken_up: u64,
     /// and that could not.
     pub not_taken_up: u64,
+    /// Films that began from the cache,
+    pub film_hits: u64,
+    /// that went on at their origins, as the cache had no more of them,
+    pub film_partial: u64,
+    /// and of which it had nothing.
+    pub film_misses: u64,
+    /// Films of which their origins said that they are as they were recorded.
+    pub film_revalidated: u64,
+    /// Bytes of films from the cache.
+    pub film_bytes: u64,
     /// Attempts to keep records on disk that failed.
     pub unwritten: u64,
 }
@@ -203,6 +216,8 @@ pub struct Proxy<W> {
     sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
     /// Streams that are recorded without viewers, too, by name.
     always: BTreeMap<String, Always>,
+    /// How often films were asked for that may be recorded.
+    film_counts: HashMap<String, u32>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -255,6 +270,7 @@ impl<W: World> Proxy<W> {
             joinable: HashMap::new(),
             sought: BTreeMap::new(),
             always: BTreeMap::new(),
+            film_counts: HashMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),

@@ -75,8 +75,8 @@ impl<W: World> Proxy<W> {
         self.ask(upstream, Job::Play { headers, waiter: Some((id, request, session)) });
     }
 
-    /// Has the origin play all tracks of a presentation without end: later viewers may want what the first one does not,
-    /// and few servers add tracks to what plays.
+    /// Has the origin play all tracks of a presentation without end: later viewers may want what the first one does
+    /// not, and few servers add tracks to what plays.
     pub(super) fn play_all(&mut self, upstream: UpstreamId) {
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let new = |track: &usize| own.tracks[*track].state == TrackState::New;

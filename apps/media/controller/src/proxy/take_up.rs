@@ -249,6 +249,7 @@ impl<W: World> Proxy<W> {
         let target = Target {
             recorded_as: self.settings.streams.iter().find(named).map(|own| own.name.clone()),
             presentation,
+            film: None,
             base: String::new(),
             track: None,
             name: None,

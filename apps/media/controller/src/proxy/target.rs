@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::rtsp::url::{self, Url};
 
 use super::ClientId;
+use crate::cache::copies;
 use crate::cache::start::{HOST, START, Start};
 use crate::settings::access::Access;
 use crate::settings::plain::Plain;
@@ -47,6 +48,8 @@ pub struct Target {
     pub plain: Option<Arc<Plain>>,
     /// The name by which it is recorded, where it is to be.
     pub recorded_as: Option<String>,
+    /// The key by which it is found in the cache where it is a film, and may be served from there.
+    pub film: Option<String>,
     /// Who may view it.
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
@@ -65,8 +68,11 @@ pub fn track_url(base: &str, track: usize) -> String {
 
 impl Target {
     /// A stream of the configuration.
-    pub(super) fn named(own: &Named, viewers: Arc<Access>) -> Target {
+    pub(super) fn named(own: &Named, viewers: Arc<Access>, settings: &Settings) -> Target {
         let (url, pool, credentials) = (own.url.clone(), own.pool.clone(), own.credentials.clone());
+        let is_rtsp = own.plain.is_none() && own.publish.is_none() && own.live != Some(true);
+        let of_url = || pool.is_none() && is_film(settings, &url);
+        let film = (is_rtsp && own.cache.unwrap_or_else(of_url)).then(|| copies::key(&url, pool.as_deref()));
         Target {
             presentation: Presentation { url, pool, credentials, prover: None },
             base: String::new(),
@@ -78,6 +84,7 @@ impl Target {
             multicast: own.multicast,
             plain: own.plain.clone(),
             recorded_as: own.record.is_on().then(|| own.name.clone()),
+            film,
             viewers,
             publish: own.publish.clone(),
         }
@@ -104,6 +111,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             multicast: false,
             plain: None,
             recorded_as: None,
+            film: None,
             viewers,
             publish: None,
         }
@@ -127,7 +135,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             let (name, live, carried) = (Some(own.name.clone()), Some(false), Some(true));
             return Ok(Target { name, live, carried, ..target(presentation, viewers) });
         }
-        return Ok(Target { base: base.to_owned(), track, ..Target::named(own, viewers) });
+        return Ok(Target { base: base.to_owned(), track, ..Target::named(own, viewers, settings) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -142,7 +150,14 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     // What is the proxy's own is no business of the origin's.
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
-    Ok(target(Presentation { url, pool: None, credentials: None, prover: None }, settings.viewers.clone()))
+    let film = is_film(settings, &url).then(|| copies::key(&url, None));
+    let presentation = Presentation { url, pool: None, credentials: None, prover: None };
+    Ok(Target { film, ..target(presentation, settings.viewers.clone()) })
+}
+
+/// Whether a film of this URL may be served from the cache.
+fn is_film(settings: &Settings, url: &str) -> bool {
+    settings.cache.as_ref().is_some_and(|own| own.films.prefixes.iter().any(|prefix| url.starts_with(prefix.as_str())))
 }
 
 /// Whether two URLs, or their paths, mean the same presentation, or tracks of it.

@@ -113,6 +113,9 @@ pub struct Named {
     pub plain: Option<Arc<Plain>>,
     /// When it is recorded.
     pub record: Record,
+    /// Whether it is a film that is recorded while it is viewed, and served from what was recorded; where nothing is
+    /// said, its URL decides.
+    pub cache: Option<bool>,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.

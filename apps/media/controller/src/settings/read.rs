@@ -43,7 +43,8 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors, pools: Vec::new(), reads: Reads { of_stream: &["record"], ..Reads::default() } };
+    let mut reader =
+        Reader { errors, pools: Vec::new(), reads: Reads { of_stream: &["record", "cache"], ..Reads::default() } };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -284,13 +285,20 @@ impl Reader<'_, '_> {
             "multicast" => Some((false, true)),
             _ => None,
         };
+        let cache = table.get("cache").and_then(|value| document::boolean(value, &path.key("cache"), self.errors));
+        if cache == Some(true) && settings.cache.is_none() {
+            let accepted = "`directory` in [controllers.media.cache]";
+            let problem = "there is no cache for what is recorded";
+            self.errors.add(value.span().start, &path.key("cache"), problem, accepted);
+        }
         let accepted = "\"udp\", \"tcp\" or \"multicast\"; UDP, and TCP where the server refuses it, otherwise";
         let transport =
             table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
         let (carried, multicast) = (transport.map(|own| own.0), transport.is_some_and(|own| own.1));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), text?);
-        Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, record, ..Named::default() })
+        let known = Named { live, carried, multicast, viewers, record, cache, ..Named::default() };
+        Some(Named { name, url, pool, credentials, ..known })
     }
 
     /// When a stream is recorded.

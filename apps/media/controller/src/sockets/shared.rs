@@ -20,11 +20,10 @@ use super::group_input::GroupInput;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
-use super::recording;
+use super::recording::{self, Played};
 use super::thinning::Fate;
 use crate::admin::{cache, queries};
 use crate::cache::recordings::Recordings;
-use crate::cache::start::HOST;
 use crate::log::access_log::Line;
 use crate::proxy::world::{Effect, From, World as _};
 use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
@@ -299,9 +298,10 @@ impl State {
             Effect::Connect { id, host, port } => {
                 let outbox = Arc::new(Outbox::default());
                 self.origins.insert(id, outbox.clone());
-                let recordings = self.proxy.world.recordings.as_ref().filter(|_| host == HOST);
-                match recordings.map(|own| own.cache().clone()) {
-                    Some(cache) => tokio::spawn(recording::run(id, cache, outbox, shared.clone())),
+                let recordings = self.proxy.world.recordings.as_ref();
+                let played = recordings.and_then(|own| Played::at(&host, own.cache(), &own.confirmed));
+                match played {
+                    Some(played) => tokio::spawn(recording::run(id, played, outbox, shared.clone())),
                     None => tokio::spawn(origin::run(id, host, port, outbox, shared.clone())),
                 };
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::settings::Settings;
-use media::settings::cache::{CacheSettings, Record};
+use media::settings::cache::{CacheSettings, Films, Record};
 
 use crate::model::{CLIENT, Model};
 use crate::origin::Options;
@@ -15,7 +15,11 @@ const HOST: &str = "camera.example";
 
 fn records(settings: &mut Settings) {
     settings.streams[0].record = Record::Always;
-    settings.cache = Some(CacheSettings { directory: "/nowhere".into(), own: media_cache::Settings::default() });
+    settings.cache = Some(CacheSettings {
+        directory: "/nowhere".into(),
+        own: media_cache::Settings::default(),
+        films: Films::default(),
+    });
 }
 
 fn model(live: bool) -> Model {

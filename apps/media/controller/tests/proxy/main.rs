@@ -3,6 +3,7 @@
 mod access;
 mod accounts;
 mod always;
+mod films;
 mod forward;
 mod groups;
 mod hostile;

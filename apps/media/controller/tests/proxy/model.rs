@@ -38,7 +38,12 @@ pub struct Surroundings {
     pub unknown: BTreeSet<IpAddr>,
     /// Tracks that are recorded, and as what.
     pub recorded: BTreeMap<u32, String>,
+    /// Whether films are.
+    pub keeps_films: bool,
 }
+
+/// A track of which it is not said yet as what it is recorded.
+const EXPECTED: &str = "expected";
 
 impl World for Surroundings {
     fn random(&mut self) -> u64 {
@@ -104,13 +109,26 @@ impl World for Surroundings {
     }
 
     fn begin_recording(&mut self, track: u32, what: &Recorded<'_>) -> bool {
-        let before = self.recorded.insert(track, format!("{} {}", what.name, what.track));
-        assert_eq!(before, None, "it is recorded once");
+        let at = what.film.as_ref().map_or_else(String::new, |own| format!(" from {}", own.source.position));
+        let before = self.recorded.insert(track, format!("{} {}{at}", what.name, what.track));
+        assert!(before.is_none_or(|own| own == EXPECTED), "it is recorded once");
         true
+    }
+
+    fn keeps_films(&self) -> bool {
+        self.keeps_films
+    }
+
+    fn expect_recording(&mut self, track: u32) {
+        assert_eq!(self.recorded.insert(track, EXPECTED.into()), None);
     }
 
     fn end_recording(&mut self, track: u32) {
         self.recorded.remove(&track).expect("it is recorded");
+    }
+
+    fn wall(&mut self) -> Duration {
+        Duration::from_secs(1_795_546_800) + Duration::from_nanos(self.clock)
     }
 
     fn clock(&mut self) -> u64 {

@@ -39,15 +39,16 @@ impl<F: Film> Server<F> {
                 (from, end.map(time).transpose()?)
             }
             Some(Some(Range::Clock { start, end })) => {
-                let place = |own: f64| self.film.npt_at(time(own)?).ok_or(457u16);
+                let place = |own: f64| self.film.npt_at(time(own)?).ok_or(self.film.elsewhere());
                 // What is not there yet can't be played.
                 let is_beyond = self.film.clock_at(self.film.length()).is_none_or(|last| start > last.as_secs_f64());
                 if is_beyond && !self.film.grows() {
-                    return Err(457);
+                    return Err(self.film.elsewhere());
                 }
                 (Some(place(start)?), end.map(place).transpose()?)
             }
-            Some(_) => return Err(457),
+            Some(Some(Range::Other)) => return Err(self.film.elsewhere()),
+            Some(None) => return Err(457),
         };
         if from.is_some_and(|own| own > self.film.length()) && !self.film.grows() {
             return Err(457);
