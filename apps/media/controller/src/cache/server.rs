@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 /// and what follows it, or another range, is played so long behind what was before.
 const STEP: Duration = Duration::from_millis(20);
+/// What is sent is with its client after so long: only then it is sent elsewhere, as what is under way would be lost.
+const UNDER_WAY: Duration = Duration::from_millis(100);
 /// Ranges that wait for the one before at most.
 const MOST_QUEUED: usize = 32;
 /// Seconds between the epochs of NTP and Unix (RFC 5905 section 6).
@@ -302,6 +304,10 @@ impl<F: Film> Server<F> {
                     Reading::Wait => return Ok(Due::At(now + LOOK)),
                     Reading::End => None,
                     Reading::Elsewhere(npt) => {
+                        let last = playing.due(self.reached) + UNDER_WAY;
+                        if now < last {
+                            return Ok(Due::At(last));
+                        }
                         self.playing = None;
                         return Ok(Due::Elsewhere(npt));
                     }
