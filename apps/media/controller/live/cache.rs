@@ -12,16 +12,16 @@ use crate::viewer::{Viewer, compare};
 use crate::{PROXIES, viewer};
 
 /// A directory for recordings that ends with the test.
-struct Directory(PathBuf);
+pub struct Directory(PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("millrace-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Directory(path)
     }
 
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }
@@ -111,7 +111,8 @@ fn recorded(driver: &str) {
     // It is recorded again, and both are one film: numbers go on.
     sender.send(PACKETS);
     media.wait("it is not recorded again", |media| {
-        recordings(media, "hall").iter().map(|own| own["packets"].as_u64().unwrap()).sum::<u64>() >= 3 * u64::from(PACKETS)
+        recordings(media, "hall").iter().map(|own| own["packets"].as_u64().unwrap()).sum::<u64>()
+            >= 3 * u64::from(PACKETS)
     });
     let mut after = viewer(&media, PROXIES[0], "hall?start=0", 1);
     after.play();
@@ -138,7 +139,11 @@ fn recorded(driver: &str) {
     drop(after);
     media.millrace(&["media", "cache", "pin", &id]).ok();
     let shown = media.json(&["media", "cache", "show", &id]);
-    assert_eq!((&shown["recording"]["pinned"], &shown["tracks"][0]), (&true.into(), &"video MP2T/90000".into()), "{shown}");
+    assert_eq!(
+        (&shown["recording"]["pinned"], &shown["tracks"][0]),
+        (&true.into(), &"video MP2T/90000".into()),
+        "{shown}"
+    );
     let packets = shown["segments"].as_array().unwrap().iter().map(|own| own["packets"].as_u64().unwrap());
     assert_eq!(Some(packets.sum()), shown["recording"]["packets"].as_u64(), "{shown}");
     let said = media.millrace(&["media", "cache", "show", &id]).ok();

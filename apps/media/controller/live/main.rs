@@ -5,6 +5,7 @@
 mod cache;
 mod crowd;
 mod disk;
+mod hls;
 mod late;
 mod neighbours;
 mod network;

@@ -11,6 +11,7 @@
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `guesses` | how often clients were wrong |
 //! | `addresses` | how much each client has |
+//! | `http` | who may view a stream by HTTP, and which streams are recorded for that |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session`, `viewers` | sessions of clients with their tracks, and their end |
 //! | `way` | viewers over UDP whose neighbour is not resolved yet |
@@ -44,6 +45,7 @@ mod early;
 mod flows;
 mod forward;
 pub mod guesses;
+pub mod http;
 mod late;
 mod origin;
 pub mod origins;
@@ -83,6 +85,7 @@ use self::addresses::Addresses;
 use self::always::Always;
 use self::client::Client;
 use self::guesses::Guesses;
+use self::http::Numbers;
 use self::publish::Publisher;
 use self::records::Touched;
 use self::session::{Ending, Name, Session};
@@ -176,6 +179,8 @@ pub struct Counts {
     pub not_taken_up: u64,
     /// Attempts to keep records on disk that failed.
     pub unwritten: u64,
+    /// Viewers by HTTP, where there may be some.
+    pub http: Option<Numbers>,
 }
 
 /// The proxy. What there is thousands of is in trees, which take room for what they have alone, and give it back.
@@ -203,6 +208,8 @@ pub struct Proxy<W> {
     sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
     /// Streams that are recorded without viewers, too, by name.
     always: BTreeMap<String, Always>,
+    /// Streams that are recorded for viewers by HTTP, and how long.
+    demanded: BTreeMap<String, Duration>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -255,6 +262,7 @@ impl<W: World> Proxy<W> {
             joinable: HashMap::new(),
             sought: BTreeMap::new(),
             always: BTreeMap::new(),
+            demanded: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),
