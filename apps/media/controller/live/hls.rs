@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use crate::cache::Directory;
 use crate::network::{Media, PATIENCE, must};
 use crate::publisher::Publisher;
-use crate::source::Sender;
+use crate::source::{Sender, groups};
 
 /// An answer.
 struct Answer {
@@ -133,6 +133,7 @@ fn recordings_are_viewed_by_http() {
     // Nobody views it: the request has it come, and waits for the first segment.
     let first = std::thread::scope(|scope| {
         let first = scope.spawn(|| get(&media, "/hall/index.m3u8"));
+        media.wait("nobody has it come", |media| groups(media).contains("239.1.2.3"));
         sender.begin(&media);
         sender.send(5000);
         first.join().unwrap()
@@ -177,7 +178,7 @@ fn recordings_are_viewed_by_http() {
     publisher.send(300);
     let path = format!("/gate/index.m3u8?token={TOKEN}");
     let other = get(&media, &path);
-    assert!(other.status == 415 && other.text().contains("H264"), "{} {}", other.status, other.text());
+    assert!(other.status == 415 && other.text().contains("VP8"), "{} {}", other.status, other.text());
     drop(publisher);
     // From the beginning: the same time for each request from then on. It ends, as nobody asks for it any more.
     let begin = get(&media, "/hall/index.m3u8?start=0");

@@ -68,8 +68,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// One that has nothing yet, of segments of about so many seconds. Numbers begin at the time, in seconds since 1970,
-    /// so they are beyond those that an earlier process has given.
+    /// One that has nothing yet, of segments of about so many seconds. Numbers begin at the time, in seconds since
+    /// 1970, so they are beyond those that an earlier process has given.
     pub fn new(now: u64, segment: u64) -> Line {
         Line {
             entries: VecDeque::new(),

@@ -46,8 +46,8 @@ pub(super) async fn answer(front: &Arc<Front>, name: &str, wish: Wish) -> Reply 
     };
     let begun = Instant::now();
     loop {
-        let (own, name, query, comes) = (front.clone(), name.to_owned(), wish.query.clone(), wish.comes);
-        let found = spawn_blocking(move || find(&own, &name, start, comes, &query)).await;
+        let (own, stream, query, comes) = (front.clone(), name.to_owned(), wish.query.clone(), wish.comes);
+        let found = spawn_blocking(move || find(&own, &stream, start, comes, &query)).await;
         match found.unwrap_or(Found::Nothing) {
             Found::Text(text, form) => return written(text, form, &wish),
             Found::At(at) => {
@@ -60,9 +60,7 @@ pub(super) async fn answer(front: &Arc<Front>, name: &str, wish: Wish) -> Reply 
             }
             Found::Wrong(Wrong::Coding(coding)) => {
                 let why = format!(
-                    "it is recorded as packets of {coding}, and HLS is of MPEG-TS: rtsp://proxy/{name}?start=0, or \
-                     `millrace media cache export`\n",
-                    name = wish.url.rsplit_once('/').map_or("", |(name, _)| name.trim_start_matches('/'))
+                    "it is recorded as packets of {coding}, and HLS is of MPEG-TS; by RTSP it is rtsp://proxy/{name}?start=0\n"
                 );
                 return Reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
             }

@@ -6,6 +6,7 @@ mod always;
 mod forward;
 mod groups;
 mod hostile;
+mod http;
 mod late;
 mod leavings;
 mod model;
