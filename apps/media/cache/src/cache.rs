@@ -84,7 +84,7 @@ pub struct Means {
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     opened: Arc<Report>,
 }
 

@@ -6,6 +6,7 @@ mod cache;
 mod crowd;
 mod disk;
 mod films;
+mod hls;
 mod late;
 mod neighbours;
 mod network;

@@ -81,6 +81,20 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ];
         all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
     }
+    if let Some(own) = counts.http {
+        all.push(plain(Kind::Gauge, "media_http_connections", "connections of viewers by HTTP", own.connections));
+        let counters: [(&str, &str, u64); 8] = [
+            ("media_http_accepted_total", "connections by HTTP that were accepted", own.accepted),
+            ("media_http_beyond_total", "connections by HTTP that were closed at once, beyond limits", own.beyond),
+            ("media_http_slow_total", "connections by HTTP whose clients took nothing for too long", own.slow),
+            ("media_http_requests_total", "requests by HTTP", own.requests),
+            ("media_http_refused_total", "those answered with a status of 400 or more", own.refused),
+            ("media_http_bytes_total", "bytes of segments and playlists that were sent", own.bytes),
+            ("media_http_reads_total", "blocks of segments that were read for viewers by HTTP", own.reads),
+            ("media_http_shared_total", "blocks of segments that another viewer had read", own.shared),
+        ];
+        all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
+    }
     all.extend(receivers(proxy));
     all.extend(origins(&proxy.origin_states()));
     all

@@ -34,8 +34,14 @@ impl<W: World> Proxy<W> {
     /// Sees to it that these streams, and no others, come without viewers.
     pub(super) fn always_tick(&mut self) {
         let settings = self.settings.clone();
+        let now = self.now;
+        self.demanded.retain(|_, until| *until > now);
+        let demanded = self.demanded.clone();
         // What is published comes when its publisher sends it.
-        let wanted = |own: &&Named| own.record == Record::Always && own.publish.is_none();
+        let wanted = |own: &&Named| {
+            let is_demanded = own.record == Record::Viewed && demanded.contains_key(&own.name);
+            (own.record == Record::Always || is_demanded) && own.publish.is_none()
+        };
         let mut asked = 0;
         for own in settings.streams.iter().filter(wanted).filter(|_| settings.cache.is_some()) {
             if asked < MOST_AT_ONCE {

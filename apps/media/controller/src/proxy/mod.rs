@@ -11,6 +11,7 @@
 //! | `admission` | who may have what: addresses, passwords, tokens |
 //! | `guesses` | how often clients were wrong |
 //! | `addresses` | how much each client has |
+//! | `http` | who may view a stream by HTTP, and which streams are recorded for that |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session`, `viewers` | sessions of clients with their tracks, and their end |
 //! | `way` | viewers over UDP whose neighbour is not resolved yet |
@@ -46,6 +47,7 @@ mod film;
 mod flows;
 mod forward;
 pub mod guesses;
+pub mod http;
 mod late;
 mod origin;
 pub mod origins;
@@ -86,6 +88,7 @@ use self::addresses::Addresses;
 use self::always::Always;
 use self::client::Client;
 use self::guesses::Guesses;
+use self::http::Numbers;
 use self::publish::Publisher;
 use self::records::Touched;
 use self::session::{Ending, Name, Session};
@@ -189,6 +192,8 @@ pub struct Counts {
     pub film_bytes: u64,
     /// Attempts to keep records on disk that failed.
     pub unwritten: u64,
+    /// Viewers by HTTP, where there may be some.
+    pub http: Option<Numbers>,
 }
 
 /// The proxy. What there is thousands of is in trees, which take room for what they have alone, and give it back.
@@ -218,6 +223,8 @@ pub struct Proxy<W> {
     always: BTreeMap<String, Always>,
     /// How often films were asked for that may be recorded.
     film_counts: HashMap<String, u32>,
+    /// Streams that are recorded for viewers by HTTP, and how long.
+    demanded: BTreeMap<String, Duration>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -271,6 +278,7 @@ impl<W: World> Proxy<W> {
             sought: BTreeMap::new(),
             always: BTreeMap::new(),
             film_counts: HashMap::new(),
+            demanded: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cache;
+pub mod http;
 pub mod plain;
 pub mod pools;
 pub mod read;
@@ -16,6 +17,7 @@ use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
 use self::cache::{CacheSettings, Record};
+use self::http::HttpSettings;
 use self::plain::Plain;
 use self::pools::Pool;
 
@@ -48,6 +50,8 @@ pub struct Settings {
     pub log: Option<LogSettings>,
     /// Where streams are recorded.
     pub cache: Option<CacheSettings>,
+    /// Where recordings are served by HTTP.
+    pub http: Option<HttpSettings>,
     /// Whether sessions go on in the next process where this one is told to end.
     pub outlast: bool,
 }
@@ -210,6 +214,7 @@ impl Default for Settings {
             },
             log: None,
             cache: None,
+            http: None,
             outlast: false,
         }
     }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod amounts;
 mod cache;
+mod http;
 mod plain;
 mod pools;
 
@@ -39,6 +40,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "timeouts",
         "log",
         "cache",
+        "http",
         "at_end",
     ];
     document::only(table, path, &known, errors);
@@ -101,6 +103,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
+    settings.http = reader.http(table, path, &settings);
     settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
     if let Some(value) = table.get("at_end") {
         let keeps = |text: &str| match text {

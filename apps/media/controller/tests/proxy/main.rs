@@ -7,6 +7,7 @@ mod films;
 mod forward;
 mod groups;
 mod hostile;
+mod http;
 mod late;
 mod leavings;
 mod model;
