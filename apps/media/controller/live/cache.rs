@@ -111,7 +111,8 @@ fn recorded(driver: &str) {
     // It is recorded again, and both are one film: numbers go on.
     sender.send(PACKETS);
     media.wait("it is not recorded again", |media| {
-        recordings(media, "hall").iter().map(|own| own["packets"].as_u64().unwrap()).sum::<u64>() >= 3 * u64::from(PACKETS)
+        recordings(media, "hall").iter().map(|own| own["packets"].as_u64().unwrap()).sum::<u64>()
+            >= 3 * u64::from(PACKETS)
     });
     let mut after = viewer(&media, PROXIES[0], "hall?start=0", 1);
     after.play();
@@ -138,7 +139,11 @@ fn recorded(driver: &str) {
     drop(after);
     media.millrace(&["media", "cache", "pin", &id]).ok();
     let shown = media.json(&["media", "cache", "show", &id]);
-    assert_eq!((&shown["recording"]["pinned"], &shown["tracks"][0]), (&true.into(), &"video MP2T/90000".into()), "{shown}");
+    assert_eq!(
+        (&shown["recording"]["pinned"], &shown["tracks"][0]),
+        (&true.into(), &"video MP2T/90000".into()),
+        "{shown}"
+    );
     let packets = shown["segments"].as_array().unwrap().iter().map(|own| own["packets"].as_u64().unwrap());
     assert_eq!(Some(packets.sum()), shown["recording"]["packets"].as_u64(), "{shown}");
     let said = media.millrace(&["media", "cache", "show", &id]).ok();
