@@ -54,12 +54,17 @@ fn views(media: &Media, name: &str, packets: usize) -> Vec<Packet> {
     own.play();
     let received = own.receive(0, packets);
     own.good("TEARDOWN", &own.url.clone(), &[]);
+    is_recorded(media);
+    received
+}
+
+/// Waits until nothing is recorded any more.
+fn is_recorded(media: &Media) {
     media.wait("it is recorded", |media| {
         let all = media.json(&["media", "cache", "ls"]);
         let all = all.as_array().unwrap();
         !all.is_empty() && all.iter().all(|own| own["ended"] == "finished" && own["packets"] != 0)
     });
-    received
 }
 
 #[test]
@@ -110,6 +115,7 @@ fn films_are_kept() {
     let begin: f64 = range.strip_prefix("npt=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
     assert!((1.0..30.0).contains(&begin), "{range}");
     own.good("TEARDOWN", &own.url.clone(), &[]);
+    is_recorded(&media);
 
     // One that was changed is another one.
     *modified.lock().unwrap() = Some("Tue, 24 Nov 2026 10:00:00 GMT".to_owned());
