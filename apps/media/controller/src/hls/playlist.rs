@@ -64,7 +64,7 @@ mod tests {
         let entry = |number: u32| Entry {
             sequence: 7 + u64::from(number),
             discontinuity: 2 + u64::from(number / 2),
-            begins: number % 2 == 0,
+            begins: number.is_multiple_of(2),
             id: 5,
             number,
             duration: 10_040_999,
