@@ -56,7 +56,7 @@ compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, 
 	@tools/setup compat
 	@cargo test --release --quiet --package millrace --test compat --test media_compat --test translate_compat -- --nocapture --test-threads=1
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp; of streams for HTTP clients: http)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp, recording; of streams for HTTP clients: http)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

@@ -4,6 +4,8 @@
 //! greatest value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
 
 mod apps;
+#[path = "../../apps/media/cache/bench/mod.rs"]
+mod cache;
 mod callgrind;
 mod compile;
 mod emulator;
@@ -42,8 +44,9 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("apps", apps::run),
+    ("cache", cache::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),

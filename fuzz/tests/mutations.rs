@@ -113,6 +113,11 @@ fn rtsp() {
 }
 
 #[test]
+fn recording() {
+    run("recording", 3000);
+}
+
+#[test]
 fn rtcp() {
     run("rtcp", 20_000);
 }

@@ -186,6 +186,19 @@ impl Description {
         format(self).is_some_and(|own| format(other) == Some(own))
     }
 
+    /// What a decoder must know of all streams: descriptions with the same have packets that can follow each other.
+    pub fn formats(&self) -> String {
+        let of_stream = |lines: &Vec<(char, String)>| {
+            let media = lines.first().map(|(_, value)| without_port(value)).unwrap_or_default();
+            let coded = |value: &&String| value.starts_with("rtpmap:") || value.starts_with("fmtp:");
+            let attributes = lines.iter().filter(|(kind, _)| *kind == 'a').map(|(_, value)| value);
+            let mut attributes: Vec<&str> = attributes.filter(coded).map(|own| own.trim()).collect();
+            attributes.sort_unstable();
+            [&[media.as_str()], &attributes[..]].concat().join(" ")
+        };
+        self.sections[1..].iter().map(of_stream).collect::<Vec<_>>().join("; ")
+    }
+
     /// What a stream, or without an index all of the presentation, takes at most as it says (`b=AS:`), in bits per
     /// second with the headers of IP and UDP.
     pub fn bandwidth(&self, index: Option<usize>) -> Option<u64> {

@@ -9,6 +9,7 @@ pub mod http;
 pub mod labfile;
 pub mod packet;
 pub mod parser;
+pub mod recording;
 pub mod rtsp;
 pub mod segment;
 pub mod settings;

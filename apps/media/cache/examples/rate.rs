@@ -65,6 +65,8 @@ fn main() {
         kind: Kind::Mp2t,
         encoding: "MP2T".to_owned(),
         clock_rate: 90_000,
+        format: String::new(),
+        film: None,
         sdp: String::new(),
     };
     let (mut recorder, mut bytes, before) = (cache.record(source), template.clone(), cpu());

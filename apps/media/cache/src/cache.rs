@@ -12,7 +12,7 @@ use std::thread;
 use crate::blocks::{Place, Pool};
 use crate::catalogue::Catalogue;
 use crate::core::Core;
-use crate::info::{Recording, Segment, Source};
+use crate::info::{Recording, Segment, Source, Summary};
 use crate::inner::{self, Inner, Space};
 use crate::keeper::Keeper;
 use crate::layout::{Layout, PINNED, SDP};
@@ -84,7 +84,7 @@ pub struct Means {
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     opened: Arc<Report>,
 }
 
@@ -185,6 +185,60 @@ impl Cache {
         Ok(self.with_live(known, |own| own.source.key == key && own.source.track == track))
     }
 
+    /// Recordings behind one, by number, so many at most, without a look at their files.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn summaries(&self, behind: u64, most: usize) -> Result<Vec<Summary>, Error> {
+        let known = self.core.inner.reading(|catalogue| catalogue.summaries(behind, most))?;
+        let mut all = self.with_progress(known, |own| own.id > behind);
+        all.truncate(most);
+        Ok(all)
+    }
+
+    /// Those of a key and track behind one.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn summaries_of(&self, key: &str, track: u16, behind: u64, most: usize) -> Result<Vec<Summary>, Error> {
+        let known = self.core.inner.reading(|catalogue| catalogue.summaries_of(key, track, behind, most))?;
+        let own = |own: &Recording| own.id > behind && own.source.track == track && own.source.key == key;
+        let mut all = self.with_progress(known, own);
+        all.truncate(most);
+        Ok(all)
+    }
+
+    /// What is known of a recording.
+    ///
+    /// # Errors
+    ///
+    /// There is no such recording; or as above.
+    pub fn summary(&self, id: u64) -> Result<Summary, Error> {
+        let known = self.core.inner.reading(|catalogue| catalogue.summary(id))?;
+        self.with_progress(known.into_iter().collect(), |own| own.id == id).pop().ok_or(Error::Unknown(id))
+    }
+
+    /// Of those that are written, the catalogue knows the segments that are whole.
+    fn with_progress(&self, mut known: Vec<Summary>, wanted: impl Fn(&Recording) -> bool) -> Vec<Summary> {
+        for (live, recording) in self.core.inner.all_in_progress() {
+            if !wanted(&recording) {
+                continue;
+            }
+            let there = known.iter_mut().find(|own| own.recording.id == recording.id);
+            let pinned = there.as_ref().map_or(live.is_pinned(), |own| own.recording.pinned);
+            let recording = Recording { pinned, ..recording.as_ref().clone() };
+            let summary = Summary::of_segments(recording, &live.all_segments());
+            match there {
+                Some(own) => *own = summary,
+                None => known.push(summary),
+            }
+        }
+        known.sort_by_key(|own| own.recording.id);
+        known
+    }
+
     /// With those that the catalogue does not know yet.
     fn with_live(&self, mut known: Vec<Recording>, wanted: impl Fn(&Recording) -> bool) -> Vec<Recording> {
         for recording in self.core.inner.all_live() {
@@ -205,6 +259,34 @@ impl Cache {
         Ok(self.core.inner.reading(|catalogue| catalogue.segments(id))?)
     }
 
+    /// A recording's segments from a number on, so many at most, with the one that is written.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn segments_from(&self, id: u64, number: u32, most: usize) -> Result<Vec<Segment>, Error> {
+        match self.core.inner.live(id) {
+            Some((live, _)) => {
+                let all = live.all_segments().into_iter();
+                Ok(all.filter(|own| own.number >= number).take(most).collect())
+            }
+            None => Ok(self.core.inner.reading(|catalogue| catalogue.segments_from(id, number, most))?),
+        }
+    }
+
+    /// The description of a recording's session, as it was recorded; empty where it is lost.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn description(&self, id: u64) -> Result<String, Error> {
+        let inner = &self.core.inner;
+        match inner.live(id) {
+            Some((_, recording)) => Ok(recording.source.sdp.clone()),
+            None => Ok(fs::read_to_string(inner.layout.recording(id).join(SDP)).unwrap_or_default()),
+        }
+    }
+
     /// Reads a recording, from its first packet on; also one that is written now.
     ///
     /// # Errors
@@ -222,7 +304,7 @@ impl Cache {
         Ok(Reader::new(self.core.clone(), Arc::new(recording), None, segments))
     }
 
-    /// Has a recording's segments not removed, or again. One that has begun just now may not be known yet.
+    /// Has a recording's segments not removed, or again.
     ///
     /// # Errors
     ///
@@ -230,18 +312,28 @@ impl Cache {
     pub fn pin(&self, id: u64, pinned: bool) -> Result<(), Error> {
         let inner = &self.core.inner;
         let path = inner.layout.recording(id).join(PINNED);
+        let live = inner.live(id);
         let mut is_there = false;
         inner.changing(|changes| {
+            // One that has begun just now.
+            if let Some((_, recording)) = live.as_ref().filter(|_| !matches!(changes.recording(id), Ok(Some(_)))) {
+                changes.put_recording(recording)?;
+            }
             is_there = changes.pin(id, pinned)?;
             Ok(())
         })?;
         if !is_there {
             return Err(Error::Unknown(id));
         }
+        if let Some((live, _)) = &live {
+            live.set_pinned(pinned);
+        }
         // A catalogue that is made anew knows it by this.
         let noted = if pinned { File::create(&path).map(drop) } else { fs::remove_file(&path) };
         match noted {
-            Err(error) if error.kind() != io::ErrorKind::NotFound || pinned => Err(Error::System(path, error)),
+            // Who makes the directory of one that begins notes it there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && (!pinned || live.is_some()) => Ok(()),
+            Err(error) => Err(Error::System(path, error)),
             _ => Ok(()),
         }
     }

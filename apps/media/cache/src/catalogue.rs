@@ -7,15 +7,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::info::{End, Recording, Segment};
+use crate::summaries::{SUMS, Sum};
 
 type Definition<K> = TableDefinition<'static, K, &'static [u8]>;
 /// By time, recording and segment.
 type Times = TableDefinition<'static, (u64, u64, u32), ()>;
 
-const RECORDINGS: Definition<u64> = TableDefinition::new("recordings");
-const SEGMENTS: Definition<(u64, u32)> = TableDefinition::new("segments");
+pub(crate) const RECORDINGS: Definition<u64> = TableDefinition::new("recordings");
+pub(crate) const SEGMENTS: Definition<(u64, u32)> = TableDefinition::new("segments");
 /// Recordings by what is asked for.
-const KEYS: TableDefinition<'static, (&str, u16, u64), ()> = TableDefinition::new("keys");
+pub(crate) const KEYS: TableDefinition<'static, (&str, u16, u64), ()> = TableDefinition::new("keys");
 /// Segments that may be removed, by last use,
 const BY_USE: Times = TableDefinition::new("by_use");
 /// and by the time when they were whole.
@@ -45,11 +46,11 @@ impl Error {
     }
 }
 
-fn wrong(error: impl std::fmt::Display) -> Error {
+pub(crate) fn wrong(error: impl std::fmt::Display) -> Error {
     Error(error.to_string())
 }
 
-type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// An open catalogue.
 pub struct Catalogue {
@@ -75,20 +76,21 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(wrong)
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(wrong)
 }
 
 /// Changes that are made together.
 pub struct Changes<'t> {
     recordings: Table<'t, u64, &'static [u8]>,
-    segments: Table<'t, (u64, u32), &'static [u8]>,
+    pub(crate) segments: Table<'t, (u64, u32), &'static [u8]>,
     keys: Table<'t, (&'static str, u16, u64), ()>,
     by_use: Table<'t, (u64, u64, u32), ()>,
     by_age: Table<'t, (u64, u64, u32), ()>,
     times: Table<'t, (u64, u32), (u64, u64)>,
     totals: Table<'t, &'static str, u64>,
     open: Table<'t, u64, ()>,
+    pub(crate) sums: Table<'t, u64, Sum>,
     /// Look-ups, stores and removals of entries.
     pub operations: u64,
 }
@@ -102,7 +104,7 @@ impl Catalogue {
             .create(path)
             .map_err(wrong)?;
         let catalogue = Catalogue { database };
-        catalogue.change(|_| Ok(()))?;
+        catalogue.change(|changes| changes.sum_up())?;
         Ok(catalogue)
     }
 
@@ -118,7 +120,7 @@ impl Catalogue {
         Ok(operations)
     }
 
-    fn read(&self) -> Result<ReadTransaction> {
+    pub(crate) fn read(&self) -> Result<ReadTransaction> {
         self.database.begin_read().map_err(wrong)
     }
 
@@ -155,8 +157,13 @@ impl Catalogue {
 
     /// A recording's segments, in order.
     pub fn segments(&self, id: u64) -> Result<Vec<Segment>> {
+        self.segments_from(id, 0, usize::MAX)
+    }
+
+    /// Those from a number on, so many at most.
+    pub fn segments_from(&self, id: u64, number: u32, most: usize) -> Result<Vec<Segment>> {
         let table = self.read()?.open_table(SEGMENTS).map_err(wrong)?;
-        let rows = table.range((id, 0)..=(id, u32::MAX)).map_err(wrong)?;
+        let rows = table.range((id, number)..=(id, u32::MAX)).map_err(wrong)?.take(most);
         rows.map(|row| decode(row.map_err(wrong)?.1.value())).collect()
     }
 
@@ -201,6 +208,7 @@ impl Changes<'_> {
             times: write.open_table(TIMES).map_err(wrong)?,
             totals: write.open_table(TOTALS).map_err(wrong)?,
             open: write.open_table(OPEN).map_err(wrong)?,
+            sums: write.open_table(SUMS).map_err(wrong)?,
             operations: 0,
         })
     }
@@ -250,6 +258,7 @@ impl Changes<'_> {
         if self.recording(id)?.is_none_or(|own| !own.pinned) {
             self.set_removable((id, number), (now, now), true)?;
         }
+        self.sum(id, |sums| sums.with(segment))?;
         self.add(BYTES, segment.size() as i64)?;
         self.add(COUNT, 1)
     }
@@ -276,6 +285,7 @@ impl Changes<'_> {
         if let Some(times) = times {
             self.set_removable((id, number), times, false)?;
         }
+        self.sum(id, |sums| sums.without(&segment))?;
         self.add(BYTES, -(segment.size() as i64))?;
         self.add(COUNT, -1)?;
         Ok(true)
@@ -342,6 +352,8 @@ mod tests {
             kind: Kind::Rtp,
             encoding: String::new(),
             clock_rate: 90_000,
+            format: String::new(),
+            film: None,
             sdp: String::new(),
         };
         Recording { id, source, began: id, end: Some(End::Finished), pinned: false }
@@ -384,6 +396,20 @@ mod tests {
                 changes.end(0, End::Finished)
             });
             costs.push((cost.unwrap(), seen.len()));
+            // One that has lost its first segment, and the last one, which has one more.
+            let own = catalogue.summary(0).unwrap().unwrap();
+            let (first, last) = own.ends.unwrap();
+            let is_last = count == 10;
+            assert_eq!((first.number, last.number), (1, if is_last { 10 } else { 9 }));
+            assert_eq!((own.sums.segments, own.sums.bytes), if is_last { (10, 1000) } else { (9, 900) });
+            let all = catalogue.summaries(0, 2).unwrap();
+            assert_eq!(
+                all.iter().map(|own| own.recording.id).collect::<Vec<_>>(),
+                (1..3.min(count / 10)).collect::<Vec<_>>()
+            );
+            let last = catalogue.summary(count / 10 - 1).unwrap().unwrap().sums.segments;
+            assert_eq!(last, if is_last { 10 } else { 11 });
+            assert_eq!(catalogue.summaries_of("rtsp://origin/0", 0, 0, 9).unwrap(), []);
             assert_eq!(catalogue.find("rtsp://origin/0", 0).unwrap(), [recording(0)]);
             let mut first = None;
             catalogue.oldest(Order::Use, |_, id, number| first.replace((id, number)).is_some()).unwrap();

@@ -41,9 +41,26 @@ pub struct Source {
     pub encoding: String,
     /// Units of RTP's timestamps in a second.
     pub clock_rate: u32,
+    /// What a decoder must know, as its caller writes it: recordings of a key with the same may follow each other.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub format: String,
     /// The session's description; in a file of its own.
     #[serde(skip)]
     pub sdp: String,
+    /// Of which film it is a part; none: it is of a stream that has no beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub film: Option<FilmSource>,
+}
+
+/// Of which film a recording is a part, and which part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilmSource {
+    /// Where in the film it begins, in microseconds.
+    pub position: u64,
+    /// When the film was changed last, as its origin says it; empty where it does not.
+    pub modified: String,
+    /// Until when it may be served without a question to the origin, in microseconds since 1970.
+    pub expires: u64,
 }
 
 /// Why a recording ended.
@@ -112,6 +129,75 @@ pub struct Recording {
     pub end: Option<End>,
     /// Its segments are not removed.
     pub pinned: bool,
+}
+
+/// What is known of a recording without a look at its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The recording; that of one that has ended is without its description.
+    pub recording: Recording,
+    /// What its segments are in all.
+    pub sums: Sums,
+    /// The first and the last of them; none where nothing is written yet.
+    pub ends: Option<(Segment, Segment)>,
+}
+
+/// What segments are in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes that they take on the disk.
+    pub bytes: u64,
+    /// Packets in them.
+    pub packets: u64,
+    /// Packets that are missing.
+    pub lost: u64,
+    /// Access points.
+    pub access_points: u64,
+}
+
+impl Sums {
+    /// With a segment more.
+    pub(crate) fn with(self, own: &Segment) -> Sums {
+        Sums {
+            segments: self.segments + 1,
+            bytes: self.bytes + own.size(),
+            packets: self.packets + own.packets,
+            lost: self.lost + own.lost,
+            access_points: self.access_points + own.access_points,
+        }
+    }
+
+    /// With a segment less.
+    pub(crate) fn without(self, own: &Segment) -> Sums {
+        Sums {
+            segments: self.segments.saturating_sub(1),
+            bytes: self.bytes.saturating_sub(own.size()),
+            packets: self.packets.saturating_sub(own.packets),
+            lost: self.lost.saturating_sub(own.lost),
+            access_points: self.access_points.saturating_sub(own.access_points),
+        }
+    }
+}
+
+impl Summary {
+    /// Of a recording with these segments, in order.
+    pub(crate) fn of_segments(recording: Recording, segments: &[Segment]) -> Summary {
+        let sums = segments.iter().fold(Sums::default(), |sums, own| sums.with(own));
+        Summary { recording, sums, ends: segments.first().cloned().zip(segments.last().cloned()) }
+    }
+
+    /// How long it is, in microseconds, by a clock that is never set.
+    pub fn length(&self) -> u64 {
+        self.ends.as_ref().map_or(0, |(first, last)| last.latest_npt.saturating_sub(first.first_npt))
+    }
+
+    /// When its first and its latest packet came, in microseconds since 1970, as the wall clock was at the first one.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let (first, _) = self.ends.as_ref()?;
+        Some((first.first_clock, first.first_clock.saturating_add(self.length())))
+    }
 }
 
 /// A segment of a recording.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::catalogue::{Catalogue, Changes, Error};
@@ -36,7 +36,8 @@ pub struct Inner {
     pub settings: Arc<Settings>,
     /// Blocks that readers share.
     pub loaded: Loaded,
-    catalogue: Mutex<Option<Catalogue>>,
+    /// Who reads does not wait for those who write.
+    catalogue: RwLock<Option<Catalogue>>,
     live: Mutex<HashMap<u64, InProgress>>,
     uses: Mutex<HashMap<(u64, u32), Use>>,
     events: Mutex<Sender<Event>>,
@@ -76,7 +77,7 @@ impl Inner {
             layout,
             settings,
             loaded: Loaded::default(),
-            catalogue: Mutex::new(Some(catalogue)),
+            catalogue: RwLock::new(Some(catalogue)),
             live: Mutex::default(),
             uses: Mutex::default(),
             events: Mutex::new(events),
@@ -87,8 +88,8 @@ impl Inner {
     }
 
     /// The catalogue; none while it can't be opened.
-    pub fn catalogue(&self) -> MutexGuard<'_, Option<Catalogue>> {
-        locked(&self.catalogue)
+    pub fn catalogue(&self) -> RwLockReadGuard<'_, Option<Catalogue>> {
+        self.catalogue.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the catalogue.
@@ -106,7 +107,7 @@ impl Inner {
 
     /// After an error a database does nothing until it is opened again. One that can't be is made anew.
     pub fn open_catalogue_again(&self) {
-        let mut own = self.catalogue();
+        let mut own = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         drop(own.take());
         let path = self.layout.catalogue();
         *own = Catalogue::open(&path).ok().or_else(|| {
@@ -144,6 +145,11 @@ impl Inner {
     /// A recording in progress.
     pub fn live(&self, id: u64) -> Option<(Arc<Live>, Arc<Recording>)> {
         locked(&self.live).get(&id).cloned()
+    }
+
+    /// All that are in progress, with what is written of them.
+    pub fn all_in_progress(&self) -> Vec<(Arc<Live>, Arc<Recording>)> {
+        locked(&self.live).values().cloned().collect()
     }
 
     /// All that are in progress.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use crate::catalogue::{Catalogue, Changes, Error, Order};
@@ -107,8 +107,11 @@ impl Keeper {
         match stored {
             Ok(()) => {
                 for (event, _) in self.pending.drain(..) {
-                    if let Event::Ended(id, _) = event {
-                        self.inner.forget(id);
+                    let Event::Ended(id, end) = event else { continue };
+                    self.inner.forget(id);
+                    if end == End::Finished {
+                        // Where nothing came there is nothing to see. What can't be removed is found again.
+                        let _ = self.inner.remove_if_empty(id);
                     }
                 }
                 if has_uses {
@@ -194,7 +197,7 @@ impl Keeper {
         Ok(gone.len())
     }
 
-    fn catalogue(&self) -> MutexGuard<'_, Option<Catalogue>> {
+    fn catalogue(&self) -> RwLockReadGuard<'_, Option<Catalogue>> {
         self.inner.catalogue()
     }
 }

@@ -4,13 +4,14 @@
 //! | file | what |
 //! |---|---|
 //! | `cache`, `settings` | a cache, as its users see it |
-//! | `recorder`, `reorder` | packets in order, into blocks; in the caller's thread |
+//! | `recorder`, `reorder`, `filling` | packets in order, into segments and blocks; in the caller's thread |
 //! | `writer`, `stream`, `blocks`, `sys` | blocks to files; in a thread of its own |
 //! | `live` | what recorder, writer and readers share of a recording in progress |
 //! | `reader`, `seek`, `loaded` | back from files |
-//! | `keeper`, `catalogue` | what there is, and room for more; in another thread |
+//! | `keeper`, `catalogue`, `summaries` | what there is, and room for more; in another thread |
 //! | `recovery`, `mend` | what a crash has left |
 //! | `format`, `layout`, `info` | bytes, names of files, and what is known of recordings |
+//! | `hostile` | the same for fuzzers |
 
 #![deny(unsafe_code)]
 
@@ -18,8 +19,11 @@ pub mod blocks;
 mod cache;
 mod catalogue;
 mod core;
+mod filling;
 #[doc(hidden)]
 pub mod format;
+#[doc(hidden)]
+pub mod hostile;
 mod info;
 mod inner;
 mod keeper;
@@ -32,17 +36,20 @@ mod recorder;
 mod recovery;
 mod reorder;
 mod seek;
+mod segment_file;
 mod settings;
 mod stream;
+mod summaries;
 pub mod sys;
 mod writer;
 
 pub use cache::{Cache, Error, MakeSystem, Means, Status};
 pub use format::entry::Entry;
-pub use info::{End, Kind, Recording, Segment, Source};
+pub use info::{End, FilmSource, Kind, Recording, Segment, Source, Summary, Sums};
 pub use inner::Space;
 pub use reader::{Item, Missing, Packet, Reader};
 pub use recorder::{Counts, Ended, Recorder};
 pub use recovery::{Note, Report};
 pub use reorder::{Arrival, Dropped};
+pub use segment_file::SegmentFile;
 pub use settings::{Durability, Settings};

@@ -1,6 +1,6 @@
 //! What is known of a recording while it is written: the recorder, the writer and readers share it.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Live {
     pub under_way: AtomicU32,
     /// Why it ended; 0 before that.
     end: AtomicU8,
+    /// Whether its segments are not removed.
+    pinned: AtomicBool,
     state: Mutex<Written>,
     changed: Condvar,
 }
@@ -40,6 +42,7 @@ impl Live {
             id,
             under_way: AtomicU32::new(0),
             end: AtomicU8::new(0),
+            pinned: AtomicBool::new(false),
             state: Mutex::new(Written::default()),
             changed: Condvar::new(),
         }
@@ -74,6 +77,27 @@ impl Live {
     pub fn stop(&self, end: End) {
         let first = |before: u8| (before == 0 || before == End::Finished.code()).then_some(end.code());
         let _ = self.end.fetch_update(Ordering::AcqRel, Ordering::Acquire, first);
+    }
+
+    /// Its segments are not removed, or may be again.
+    pub fn set_pinned(&self, pinned: bool) {
+        self.pinned.store(pinned, Ordering::SeqCst);
+    }
+
+    /// Whether they are not removed.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.load(Ordering::SeqCst)
+    }
+
+    /// The segments in order, with the one that is written.
+    pub fn all_segments(&self) -> Vec<Segment> {
+        let written = self.written();
+        let open = written
+            .open
+            .as_ref()
+            .filter(|(_, chunks)| !chunks.is_empty())
+            .map(|(number, chunks)| Segment::of_chunks(self.id, *number, chunks.iter().map(Arc::as_ref)));
+        written.segments.iter().cloned().chain(open).collect()
     }
 
     /// Bytes of the segment that is written.

@@ -163,6 +163,8 @@ fn nameless(id: u64, is_ts: bool) -> Recording {
         kind: if is_ts { Kind::Mp2t } else { Kind::Rtp },
         encoding: String::new(),
         clock_rate: 90_000,
+        format: String::new(),
+        film: None,
         sdp: String::new(),
     };
     Recording { id, source, began: id, end: None, pinned: false }

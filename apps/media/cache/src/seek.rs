@@ -187,14 +187,7 @@ impl Reader {
 
     /// The segments in order, with the one that is written.
     pub fn all_segments(&self) -> Vec<Segment> {
-        let Some(live) = &self.live else { return self.segments.clone() };
-        let written = live.written();
-        let open = written
-            .open
-            .as_ref()
-            .filter(|(_, chunks)| !chunks.is_empty())
-            .map(|(number, chunks)| Segment::of_chunks(self.recording.id, *number, chunks.iter().map(Arc::as_ref)));
-        written.segments.iter().cloned().chain(open).collect()
+        self.live.as_ref().map_or_else(|| self.segments.clone(), |live| live.all_segments())
     }
 
     /// Reads bytes of the segments as if they were one file, from an offset; how many. A recording of MPEG-TS is a

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::format::index::Chunk;
 use crate::info::{End, Recording, Segment};
 use crate::keeper::Event;
-use crate::layout::{self, ABOUT, SDP};
+use crate::layout::{self, ABOUT, PINNED, SDP};
 use crate::live::Live;
 use crate::settings::Durability;
 use crate::sys::Operation;
@@ -127,6 +127,9 @@ impl Stream {
     fn begin(&mut self, writer: &mut Writer) -> io::Result<()> {
         let directory = writer.layout.recording(self.live.id);
         writer.system.make_directory(&directory)?;
+        if self.live.is_pinned() {
+            writer.system.write_whole(&directory.join(PINNED), &[])?;
+        }
         let source = &self.recording.source;
         writer.system.write_whole(&directory.join(SDP), source.sdp.as_bytes())?;
         writer.system.write_whole(&directory.join(ABOUT), layout::about(&self.recording).as_bytes())?;

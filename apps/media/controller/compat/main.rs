@@ -248,3 +248,54 @@ fn a_player_proves_the_origins_password() {
     assert!(media.metric("media_streams_total") >= 4);
     media.stop();
 }
+
+/// ffmpeg sends a film to a group that nobody views. By HTTP it is viewed while it is recorded, and when it has ended:
+/// all frames are the film's, in one piece.
+#[test]
+fn what_is_recorded_is_viewed_by_http() {
+    const SECONDS: usize = 12;
+    let scratch = Scratch::new();
+    let section = "[controllers.media.limits]";
+    let sections = format!(
+        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nsegment = \"1s\"\n\n\
+         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"1s\"\n\n\
+         [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
+         interface = \"servers\"\nrecord = true\n\n{section}",
+        scratch.path("cache")
+    );
+    let media = Media::start("xdp", &[(section, &sections)]);
+    must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    let film = scratch.path("film.ts");
+    players::film(&media.viewers, &film, SECONDS as u32);
+    let expected = players::frames(&media.viewers, &film);
+    let url = "http://10.0.1.1:8080/hall/index.m3u8";
+    let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", &film, "-c", "copy"]);
+    let live = thread::scope(|scope| {
+        let live = scope.spawn(|| players::by_http(&media.viewers, url, &["-t", "5"]));
+        media.wait("nobody has it come", |media| {
+            must(media.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text().contains("239.1.2.3")
+        });
+        let mut sender = must(sender.args(["-f", "rtp_mpegts", "rtp://239.1.2.3:5004"]).spawn());
+        let live = live.join().unwrap();
+        must(sender.wait(PATIENCE));
+        live
+    });
+    let is_part = |frames: &[String]| expected.windows(frames.len()).any(|own| own == frames);
+    println!("ffmpeg by HTTP, of the live stream: {} frames", live.len());
+    assert!(live.len() >= 4 * KEY && is_part(&live), "{} frames of the live stream", live.len());
+    media.wait("the recording does not end", |media| !media.json(&["media", "cache", "ls"])[0]["ended"].is_null());
+    // So long nothing must follow a recording that is over.
+    thread::sleep(std::time::Duration::from_secs(11));
+    let whole = format!("{url}?start=0");
+    let players = [
+        ("ffmpeg", players::by_http(&media.viewers, &whole, &[])),
+        ("mpv", players::mpv(&media.viewers, &whole, "tcp", "")),
+    ];
+    for (name, frames) in players {
+        let begin = expected.len() - frames.len().min(expected.len());
+        println!("{name} by HTTP, of the recording: {} of {} frames", frames.len(), expected.len());
+        assert!(begin <= KEY && expected[begin..] == frames[..], "{name}: {} of {}", frames.len(), expected.len());
+    }
+    assert!(media.metric("media_http_shared_total") > 0, "the second one reads what the first one has read");
+    media.stop();
+}

@@ -40,6 +40,11 @@ pub fn live(place: &Namespace, url: &str, transport: &str, seconds: &str) -> Vec
     hashes(&run(place, "ffmpeg", &[&input[..], &HASHES].concat()))
 }
 
+/// ffmpeg on a playlist, with more options.
+pub fn by_http(place: &Namespace, url: &str, options: &[&str]) -> Vec<String> {
+    hashes(&run(place, "ffmpeg", &[&["-loglevel", "error", "-i", url], options, &HASHES].concat()))
+}
+
 /// ffmpeg beside the camera, until it is stopped: what there was to be seen.
 pub struct Recorder(Running);
 
@@ -69,7 +74,8 @@ fn ffmpeg(place: &Namespace, url: &str, transport: &str, _: &str) -> Vec<String>
     hashes(&run(place, "ffmpeg", &[&input[..], &HASHES].concat()))
 }
 
-fn mpv(place: &Namespace, url: &str, transport: &str, _: &str) -> Vec<String> {
+/// mpv.
+pub fn mpv(place: &Namespace, url: &str, transport: &str, _: &str) -> Vec<String> {
     let transport = format!("--rtsp-transport={transport}");
     let output = ["--no-audio", "--ovc=rawvideo", "--of=framemd5", "--o=-"];
     hashes(&run(place, "mpv", &[&["--no-config", "--really-quiet", &transport], &output[..], &[url]].concat()))

@@ -12,16 +12,16 @@ use crate::viewer::{Viewer, compare};
 use crate::{PROXIES, viewer};
 
 /// A directory for recordings that ends with the test.
-struct Directory(PathBuf);
+pub struct Directory(PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("millrace-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         Directory(path)
     }
 
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }
@@ -38,7 +38,7 @@ fn start(driver: &str, directory: &Directory) -> Media {
     let sections = format!(
         "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\n\n\
          [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
-         interface = \"servers\"\nrecord = true\n\n\
+         interface = \"servers\"\nrecord = \"always\"\n\n\
          [controllers.media.streams.stage]\npublish.addresses = \"10.0.2.0/24\"\nrecord = true\n\n{limits}",
         directory.text()
     );
@@ -108,16 +108,49 @@ fn recorded(driver: &str) {
     media.start_again();
     let shown = recording(&media, "hall");
     assert_eq!(shown["ended"], "interrupted", "{shown}");
+    // It is recorded again, and both are one film: numbers go on.
+    sender.send(PACKETS);
+    media.wait("it is not recorded again", |media| {
+        recordings(media, "hall").iter().map(|own| own["packets"].as_u64().unwrap()).sum::<u64>()
+            >= 3 * u64::from(PACKETS)
+    });
     let mut after = viewer(&media, PROXIES[0], "hall?start=0", 1);
     after.play();
-    assert_eq!(compare(&after.receive(0, PACKETS.into()), &sender.sent), 0);
+    let all = after.receive(0, 3 * usize::from(PACKETS));
+    let at = all.iter().position(|own| own.2 == sender.payload(1 + 2 * PACKETS)).unwrap();
+    for part in [&all[..at], &all[at..]] {
+        assert_eq!(compare(part, &sender.sent), 0);
+    }
+    let (last, next) = (&all[at - 1], &all[at]);
+    assert_eq!(next.0, last.0.wrapping_add(1));
+    assert!(next.1.wrapping_sub(last.1) < 90_000 * 60, "{} {}", last.1, next.1);
+    // Behind an `afpacket` port there may be one more.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    after.come(0);
+    // By the wall clock, and told so: the second recording's beginning, from which on all is new.
+    let url = after.url.clone();
+    let began = recordings(&media, "hall")[1]["began_ms"].as_u64().unwrap();
+    let began = wire::rtsp::range::clock_text(std::time::Duration::from_millis(began - 500));
+    let answer = after.good("PLAY", &url, &[("Range", &format!("clock={began}-"))]);
+    assert!(answer.headers.get("range").unwrap().starts_with("clock=2"), "{answer:?}");
+    let again = after.receive(0, PACKETS.into());
+    assert_eq!((compare(&again, &sender.sent), &again[0].2), (0, &next.2));
     assert_eq!(after.ask("DESCRIBE", &format!("rtsp://{}/stage?start=0", PROXIES[0].0), &[]).status, 404);
     drop(after);
     media.millrace(&["media", "cache", "pin", &id]).ok();
-    assert_eq!(recording(&media, "hall")["pinned"], true);
+    let shown = media.json(&["media", "cache", "show", &id]);
+    assert_eq!(
+        (&shown["recording"]["pinned"], &shown["tracks"][0]),
+        (&true.into(), &"video MP2T/90000".into()),
+        "{shown}"
+    );
+    let packets = shown["segments"].as_array().unwrap().iter().map(|own| own["packets"].as_u64().unwrap());
+    assert_eq!(Some(packets.sum()), shown["recording"]["packets"].as_u64(), "{shown}");
+    let said = media.millrace(&["media", "cache", "show", &id]).ok();
+    assert!(said.contains("interrupted, pinned") && said.contains("access points"), "{said}");
     media.millrace(&["media", "cache", "unpin", &id]).ok();
     media.millrace(&["media", "cache", "rm", &id]).ok();
-    assert!(recordings(&media, "hall").is_empty());
+    assert_ne!(recording(&media, "hall")["id"].to_string(), id, "the other one is left");
     // One directory is one proxy's.
     let refused = millrace(&["media", "cache", "check", directory.text()]);
     assert!(refused.status != Some(0) && refused.stderr.contains("another instance"), "{refused:?}");

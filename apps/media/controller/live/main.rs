@@ -5,6 +5,8 @@
 mod cache;
 mod crowd;
 mod disk;
+mod films;
+mod hls;
 mod late;
 mod neighbours;
 mod network;

@@ -28,6 +28,11 @@ impl Sender {
         Sender { socket, to: to.parse().unwrap(), bare, next: from.port(), sent: Sent::new(), payloads: Vec::new() }
     }
 
+    /// What was sent behind so many others.
+    pub fn payload(&self, at: u16) -> &[u8] {
+        &self.payloads[usize::from(at)]
+    }
+
     pub fn send(&mut self, count: u16) {
         for _ in 0..count {
             self.next = self.next.wrapping_add(1);

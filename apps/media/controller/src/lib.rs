@@ -9,6 +9,7 @@
 //! | `log` | the access log |
 //! | [`cache`] | recorded streams, and how they are played |
 //! | `sockets` | connections and datagrams: the effects carried out |
+//! | `hls` | recordings by HTTP |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
 //! | `application`, `commands`, `demo` | what the proxy is to Millrace: controller and settings, subcommands, a scene |
@@ -22,6 +23,7 @@ mod application;
 pub mod cache;
 mod commands;
 mod demo;
+mod hls;
 mod log;
 pub mod pools;
 pub mod proxy;

@@ -9,6 +9,7 @@ use dataplane::controller::{Event, Events, Link, Punted, Stop};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::hls::server::Http;
 use crate::settings::Settings;
 use crate::sockets::listener::Listeners;
 use crate::sockets::shared::Shared;
@@ -25,6 +26,7 @@ pub struct Server {
     runtime: Runtime,
     shared: Shared,
     listeners: Listeners,
+    http: Http,
 }
 
 impl Server {
@@ -32,31 +34,38 @@ impl Server {
     pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Server, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        Ok(Server { runtime, shared: Shared::new(settings, kept)?, listeners: Listeners::default() })
+        Ok(Server {
+            runtime,
+            shared: Shared::new(settings, kept)?,
+            listeners: Listeners::default(),
+            http: Http::default(),
+        })
     }
 
     /// Runs until the link stops.
     pub fn run(&mut self, link: &mut Link, reloads: &Reloads<Settings>, queries: &Queries) -> Result<(), String> {
-        let Server { runtime, shared, listeners } = self;
-        runtime.block_on(run(link, shared, listeners, reloads, queries))
+        let Server { runtime, shared, listeners, http } = self;
+        runtime.block_on(run(link, shared, (listeners, http), reloads, queries))
     }
 }
 
 fn put_in_force(
     shared: &Shared,
-    listeners: &mut Listeners,
+    (listeners, http): (&mut Listeners, &mut Http),
     compiled: &CompiledSettings<Settings>,
 ) -> Result<(), String> {
     let settings = compiled.own.as_ref().ok_or("there are no settings")?;
     listeners.set(&settings.listen, shared)?;
+    http.set(settings.http.as_ref(), shared)?;
     shared.set_settings(settings);
+    http.use_cache(shared.cache());
     Ok(())
 }
 
 async fn run(
     link: &mut Link,
     shared: &Shared,
-    listeners: &mut Listeners,
+    (listeners, http): (&mut Listeners, &mut Http),
     reloads: &Reloads<Settings>,
     queries: &Queries,
 ) -> Result<(), String> {
@@ -68,7 +77,7 @@ async fn run(
     queries.wakes(link.waker());
     let begun = reloads.begun();
     shared.use_program(link)?;
-    put_in_force(shared, listeners, &begun)?;
+    put_in_force(shared, (listeners, http), &begun)?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut packets = Vec::with_capacity(BATCH);
@@ -98,7 +107,7 @@ async fn run(
             Event::Room => shared.has_room(),
             Event::Timer(_) => {}
             Event::Idle => {
-                reloads.apply(|compiled| put_in_force(shared, listeners, compiled));
+                reloads.apply(|compiled| put_in_force(shared, (listeners, http), compiled));
                 queries.answer(|name, with| shared.query(name, with));
             }
             Event::Stop => {

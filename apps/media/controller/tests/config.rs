@@ -54,6 +54,13 @@ fn mistakes_are_told() {
         ),
         ("# password = \"secret\"", "password = \"secret\"", "streams.door: `user` is missing"),
         ("# live = true ", "live = 1 ", "streams.door.live: this is an integer"),
+        ("# live = true ", "cache = true ", "streams.door.cache: there is no cache for what is recorded"),
+        ("# live = true ", "record = \"seldom\" ", "streams.door.record: \"seldom\" is none"),
+        (
+            "# at_end = \"keep\"",
+            "http = { listen = \"[::]:8080\" }",
+            "http: there is no cache, and what is recorded is served",
+        ),
         ("connections = 4096", "connections = 0", "limits.connections: 0 is out of range"),
         ("# bandwidth = \"1 Gbit/s\"", "bandwidth = \"1 Gbit\"", "limits.bandwidth: \"1 Gbit\" is none"),
         ("# client_bandwidth = \"50 Mbit/s\"", "client_bandwidth = 50", "limits.client_bandwidth: this is an integer"),

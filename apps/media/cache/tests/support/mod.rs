@@ -52,6 +52,8 @@ pub fn source(kind: Kind) -> Source {
         kind,
         encoding: encoding.to_owned(),
         clock_rate: 90_000,
+        format: "H264/90000".to_owned(),
+        film: None,
         sdp: "v=0\r\n".to_owned(),
     }
 }

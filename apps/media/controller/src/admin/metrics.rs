@@ -20,7 +20,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 32] = [
+    let counters: [(&str, &str, u64); 37] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_sessions_total", "sessions that began", counts.sessions),
@@ -51,6 +51,11 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_sessions_taken_up_total", "sessions of a process before that went on", counts.taken_up),
         ("media_sessions_not_taken_up_total", "sessions of a process before that could not", counts.not_taken_up),
         ("media_state_failed_total", "attempts to keep sessions on disk that failed", counts.unwritten),
+        ("media_film_hits_total", "films that began from the cache", counts.film_hits),
+        ("media_film_partial_total", "of these, films that went on at their origins", counts.film_partial),
+        ("media_film_misses_total", "films of which the cache had nothing", counts.film_misses),
+        ("media_film_revalidated_total", "films that were as their origins have them", counts.film_revalidated),
+        ("media_film_bytes_total", "bytes of films' packets that came from the cache", counts.film_bytes),
         ("media_log_lines_total", "lines of the access log that were written", counts.log_written),
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];
@@ -73,6 +78,20 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
             ("media_cache_writes_total", "writes to the disk", status.writes),
             ("media_cache_wakeups_total", "times that the writer was woken", status.wake_ups),
             ("media_cache_removed_total", "segments that were removed to make room", status.removed),
+        ];
+        all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
+    }
+    if let Some(own) = counts.http {
+        all.push(plain(Kind::Gauge, "media_http_connections", "connections of viewers by HTTP", own.connections));
+        let counters: [(&str, &str, u64); 8] = [
+            ("media_http_accepted_total", "connections by HTTP that were accepted", own.accepted),
+            ("media_http_beyond_total", "connections by HTTP that were closed at once, beyond limits", own.beyond),
+            ("media_http_slow_total", "connections by HTTP whose clients took nothing for too long", own.slow),
+            ("media_http_requests_total", "requests by HTTP", own.requests),
+            ("media_http_refused_total", "those answered with a status of 400 or more", own.refused),
+            ("media_http_bytes_total", "bytes of segments and playlists that were sent", own.bytes),
+            ("media_http_reads_total", "blocks of segments that were read for viewers by HTTP", own.reads),
+            ("media_http_shared_total", "blocks of segments that another viewer had read", own.shared),
         ];
         all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
     }

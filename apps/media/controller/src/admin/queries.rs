@@ -21,7 +21,12 @@ pub const OFFERS: &[Offer] = &[
         about: "has a `server` of a pool, POOL/NAME, in `state` ready, drain or down from now on",
         changes: true,
     },
-    Offer { name: "cache", about: "recordings", changes: false },
+    Offer { name: "cache", about: "recordings behind that of number `behind`, 256 at most", changes: false },
+    Offer {
+        name: "recording",
+        about: "the recording of number `id`, with its segments `from` a number on, 256 at most",
+        changes: false,
+    },
     Offer {
         name: "pin",
         about: "has a recording of number `id` never removed to make room, if `pinned`",

@@ -14,6 +14,8 @@ pub struct Next {
     pub npt: Duration,
     /// The RTP packet, as it was recorded.
     pub packet: Vec<u8>,
+    /// Its numbers do not follow those of the track's packet before: it is of another recording.
+    pub anew: bool,
 }
 
 /// What is behind the packets that were read.
@@ -23,6 +25,8 @@ pub enum Reading {
     Packet(Next),
     /// Nothing yet: more is recorded.
     Wait,
+    /// The end of what there is of it here; the film goes on elsewhere, from this time on.
+    Elsewhere(Duration),
     /// The end.
     End,
 }
@@ -44,14 +48,71 @@ pub trait Film {
     fn length(&self) -> Duration;
     /// Whether more is recorded.
     fn grows(&self) -> bool;
-    /// Begins to read these tracks at the last access point at or before a time.
+    /// Whether there is anything of it at a time here, or it has to be had elsewhere.
+    fn has(&self, _npt: Duration) -> bool {
+        true
+    }
+    /// The status of the answer to who asks for times that it does not have.
+    fn elsewhere(&self) -> u16 {
+        457
+    }
+    /// Looks how far it is by now.
+    fn refresh(&mut self) {}
+    /// The wall clock at one of its times, since 1970; none where it has none.
+    fn clock_at(&self, npt: Duration) -> Option<Duration>;
+    /// Its time at one of the wall clock's, or the next one that there is.
+    fn npt_at(&self, clock: Duration) -> Option<Duration>;
+    /// Begins to read these tracks at the last access point at or before a time; of those that have some only pictures
+    /// at which a decoder can begin, where `keys` says so.
     ///
     /// # Errors
     /// Why it can't be read.
-    fn seek(&mut self, to: Duration, tracks: &[usize]) -> Result<Begin, String>;
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String>;
     /// The next packet of those tracks.
     ///
     /// # Errors
     /// Why no more can be read.
     fn read(&mut self) -> Result<Reading, String>;
+}
+
+impl<F: Film + ?Sized> Film for Box<F> {
+    fn description(&self) -> &Description {
+        (**self).description()
+    }
+
+    fn length(&self) -> Duration {
+        (**self).length()
+    }
+
+    fn grows(&self) -> bool {
+        (**self).grows()
+    }
+
+    fn has(&self, npt: Duration) -> bool {
+        (**self).has(npt)
+    }
+
+    fn elsewhere(&self) -> u16 {
+        (**self).elsewhere()
+    }
+
+    fn refresh(&mut self) {
+        (**self).refresh();
+    }
+
+    fn clock_at(&self, npt: Duration) -> Option<Duration> {
+        (**self).clock_at(npt)
+    }
+
+    fn npt_at(&self, clock: Duration) -> Option<Duration> {
+        (**self).npt_at(clock)
+    }
+
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
+        (**self).seek(to, tracks, keys)
+    }
+
+    fn read(&mut self) -> Result<Reading, String> {
+        (**self).read()
+    }
 }

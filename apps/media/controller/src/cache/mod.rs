@@ -5,11 +5,18 @@
 //! | `start` | which recording a URL means |
 //! | `film` | what can be played: packets of tracks in the order in which they came |
 //! | `server` | an RTSP server for one film and one client, as far as a proxy needs it |
-//! | `recorded` | recordings of a stream as a film |
+//! | `timeline` | which recordings of a stream were made at the same time, and in which order |
+//! | `recorded`, `track` | these as a film |
+//! | `copies` | what was recorded of origins' films |
+//! | `numbers` | sequence numbers and timestamps that go on from one recording to the next |
 //! | `recordings` | what is recorded now |
 
+pub mod copies;
 pub mod film;
+mod numbers;
 pub mod recorded;
 pub mod recordings;
 pub mod server;
 pub mod start;
+mod timeline;
+mod track;

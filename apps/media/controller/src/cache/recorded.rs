@@ -1,158 +1,180 @@
-//! A recorded stream as a film: the recordings of its tracks, which were made at the same time.
+//! A recorded stream as a film: its takes, one after the other.
 
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
-use media_cache::{Cache, Item, Kind, Reader, Segment};
-use wire::rtp::{self, Header};
+use media_cache::{Cache, Error};
+use wire::rtp::Header;
 use wire::sdp::Description;
 
-use super::film::{Begin, Film, Next, Reading};
+use super::film::{Begin, Film, Reading};
 use super::start::Start;
+use super::timeline::{Take, Timeline};
+use super::track::Track;
 
-/// The payload type of MPEG-TS (RFC 3551 table 5).
-const MP2T: u8 = 33;
-
-/// A track of a film.
-#[derive(Debug)]
-struct Track {
-    /// Its place in the description.
-    track: usize,
-    reader: Reader,
-    /// When its first packet came in the film, less that in the recording, in microseconds.
-    offset: u64,
-    /// What was read, and is not taken yet.
-    next: Option<Next>,
-    /// Whether it is read.
-    is_wanted: bool,
-    has_ended: bool,
-}
+/// Behind the end of a take that was written a moment ago another one may begin for so long.
+const NEXT: Duration = Duration::from_secs(10);
+/// Between two looks whether it does.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// See the module.
 #[derive(Debug)]
 pub struct RecordedFilm {
+    cache: Cache,
     description: Description,
+    timeline: Timeline,
+    /// The take that is read,
+    at: usize,
+    /// those of its tracks that are wanted,
     tracks: Vec<Track>,
+    /// which these are,
+    wanted: Vec<usize>,
+    /// and whether only pictures at which a decoder can begin are.
+    keys: bool,
+    /// The take was written while it was read.
+    was_live: bool,
+    /// When there was nothing more in the last take, and when it was looked for another one.
+    ended: Option<Instant>,
+    looked: Option<Instant>,
     /// Where it begins unless told otherwise, since its beginning.
     pub start: Duration,
 }
 
-/// When a recording's first and last packets came, in microseconds since 1970.
-fn span(segments: &[Segment]) -> Option<(u64, u64)> {
-    let first = segments.first()?;
-    // The wall clock may have been set meanwhile; the other one never is.
-    let length = segments.iter().map(|own| own.latest_npt).max()?.saturating_sub(first.first_npt);
-    Some((first.first_clock, first.first_clock + length))
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
-/// A recording, and from when to when it is.
-type Spanned = (Reader, (u64, u64));
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 impl RecordedFilm {
-    /// The recordings of a stream at a time; none where nothing of the first one is written yet.
+    /// The recordings of a stream at a time, with those before and behind; none where nothing of them is written yet.
     ///
     /// # Errors
     /// There are none, or they can't be read.
     pub fn open(cache: &Cache, name: &str, start: Start, now: Duration) -> Result<Option<RecordedFilm>, String> {
-        let text = |error: media_cache::Error| error.to_string();
-        let wanted = match start {
-            Start::Ago(ago) => Some(now.saturating_sub(ago)),
-            Start::At(at) => Some(at),
-            Start::Beginning => None,
-        };
-        let wanted = wanted.map(|own| own.as_micros() as u64);
-        // Recordings of a track that have something, and whether there are others.
-        let all = |track: u16| -> Result<(Vec<Spanned>, bool), String> {
-            let mut found = Vec::new();
-            let known = cache.find(name, track).map_err(text)?;
-            let count = known.len();
-            for recording in known {
-                let reader = cache.read(recording.id).map_err(text)?;
-                if let Some(span) = span(&reader.all_segments()) {
-                    found.push((reader, span));
-                }
-            }
-            let others = found.len() < count;
-            Ok((found, others))
-        };
-        // The first track decides which one it is: the one that has this time, or the next one; else the last.
-        let (mut first, mut found, mut is_begun) = (0, Vec::new(), false);
-        for track in 0..MOST_TRACKS {
-            let (of_track, others) = all(track)?;
-            (first, found, is_begun) = (track, of_track, is_begun || others);
-            if !found.is_empty() {
-                break;
-            }
-        }
-        if found.is_empty() && is_begun {
-            return Ok(None);
-        }
-        let at = wanted.and_then(|wanted| found.iter().position(|(.., (_, last))| *last >= wanted));
-        let at = at.unwrap_or(found.len().saturating_sub(1));
-        let (reader, span) = found.into_iter().nth(at).ok_or("there is no recording")?;
+        let opened = Timeline::open(cache, name, start, now)?;
+        opened.map(|(timeline, start)| RecordedFilm::of(cache, timeline, start)).transpose()
+    }
+
+    /// The same of these takes.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub fn of(cache: &Cache, timeline: Timeline, start: u64) -> Result<RecordedFilm, String> {
+        // Its description is that of where it begins.
+        let at = timeline.take_at(start);
+        let first = timeline.takes[at].tracks.values().next().ok_or("there is no recording")?;
+        let reader = cache.read(first.id).map_err(text)?;
         let sdp = reader.recording().source.sdp.as_bytes();
         let description = Description::parse(sdp).map_err(|_| "its description is lost")?;
-        let mut tracks = vec![(usize::from(first), reader, span)];
-        for track in first + 1..description.media() as u16 {
-            // That of the same time.
-            let shared = |(_, own): &Spanned| own.1.min(span.1).saturating_sub(own.0.max(span.0));
-            let best = all(track)?.0.into_iter().max_by_key(shared);
-            let best = best.filter(|own| own.1.0 <= span.1 && span.0 <= own.1.1);
-            tracks.extend(best.map(|(reader, span)| (usize::from(track), reader, span)));
-        }
-        let began = tracks.iter().map(|(.., (first, _))| *first).min().unwrap_or_default();
-        let start = wanted.map_or(0, |wanted| wanted.saturating_sub(began));
-        let track = |(track, reader, (first, _)): (usize, Reader, (u64, u64))| {
-            let npt = reader.all_segments().first().map_or(0, |own| own.first_npt);
-            let offset = (first - began).saturating_sub(npt);
-            Track { track, reader, offset, next: None, is_wanted: false, has_ended: false }
-        };
-        let tracks = tracks.into_iter().map(track).collect();
-        Ok(Some(RecordedFilm { description, tracks, start: Duration::from_micros(start) }))
+        Ok(RecordedFilm {
+            cache: cache.clone(),
+            description,
+            timeline,
+            at,
+            tracks: Vec::new(),
+            wanted: Vec::new(),
+            keys: false,
+            was_live: false,
+            ended: None,
+            looked: None,
+            start: Duration::from_micros(start),
+        })
     }
-}
 
-/// Tracks of a description at most.
-const MOST_TRACKS: u16 = 64;
-
-impl Track {
-    /// Reads the next packet, if there is one.
-    fn fill(&mut self) -> Result<(), String> {
-        while self.next.is_none() && !self.has_ended {
-            let (kind, ssrc) = (self.reader.recording().source.kind, self.reader.recording().id as u32);
-            match self.reader.next_item().map_err(|error| error.to_string())? {
-                Item::Packet(own) => {
-                    let packet = match kind {
-                        Kind::Rtp => own.bytes.to_vec(),
-                        Kind::Mp2t | Kind::Ts => {
-                            let about = own.about;
-                            let header = Header { sequence: about.sequence as u16, timestamp: about.timestamp, ssrc };
-                            with_header(header, about.marker, own.bytes)
-                        }
-                    };
-                    let npt = Duration::from_micros(own.about.npt + self.offset);
-                    self.next = Some(Next { track: self.track, npt, packet });
-                }
-                Item::Gap(..) => {}
-                Item::Pending => return Ok(()),
-                Item::End(_) => self.has_ended = true,
+    /// Reads a take from its beginning on.
+    fn enter(&mut self, at: usize) -> Result<(), String> {
+        (self.at, self.ended, self.was_live) = (at, None, false);
+        self.tracks.clear();
+        let take = self.timeline.takes.get(at).ok_or("there is no recording")?;
+        let is_strict = self.timeline.is_film;
+        for (track, piece) in take.tracks.iter().filter(|(track, _)| self.wanted.contains(track)) {
+            match self.cache.read(piece.id) {
+                Ok(reader) => self.tracks.extend(Track::new(*track, reader, *piece, take, self.keys, is_strict)),
+                // It was removed meanwhile.
+                Err(Error::Unknown(_)) => {}
+                Err(error) => return Err(text(error)),
             }
+        }
+        self.was_live = self.tracks.iter().any(Track::is_live);
+        Ok(())
+    }
+
+    /// Goes on with the next take; whether there is one.
+    fn enter_next(&mut self) -> Result<bool, String> {
+        if !self.timeline.is_followed(self.at) {
+            // Of a film nobody waits for more.
+            if !self.timeline.is_film && self.looked.is_some_and(|then| then.elapsed() < LOOK) {
+                return Ok(false);
+            }
+            self.looked = Some(Instant::now());
+            self.look().map_err(text)?;
+        }
+        let is_there = self.timeline.is_followed(self.at);
+        if is_there {
+            self.enter(self.at + 1)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Takes what was recorded meanwhile; the take that is read stays.
+    fn look(&mut self) -> Result<(), Error> {
+        let mut newer = self.timeline.clone();
+        newer.refresh(&self.cache)?;
+        let own = self.timeline.takes.get(self.at).and_then(|own| own.tracks.values().next()).map(|own| own.id);
+        let is_own = |take: &Take| take.tracks.values().any(|piece| Some(piece.id) == own);
+        match (newer.is_film, newer.takes.iter().position(is_own)) {
+            (false, _) => self.timeline = newer,
+            (true, Some(at)) => (self.timeline, self.at) = (newer, at),
+            // It is in another one now.
+            (true, None) if self.tracks.is_empty() => (self.timeline, self.at) = (newer, 0),
+            (true, None) => {}
         }
         Ok(())
     }
 
-    fn latest(&self) -> u64 {
-        self.reader.all_segments().iter().map(|own| own.latest_npt).max().unwrap_or_default() + self.offset
+    /// From when to when all of it is there around a time, and whether more is recorded at its end.
+    pub fn span_at(&self, npt: Duration) -> (Duration, Duration, bool) {
+        let (begin, end, grows) = self.timeline.span_at(micros(npt));
+        (Duration::from_micros(begin), Duration::from_micros(end), grows)
     }
-}
 
-/// The RTP packet whose payload was recorded.
-fn with_header(header: Header, marker: bool, payload: &[u8]) -> Vec<u8> {
-    let mut packet = Vec::with_capacity(rtp::HEADER + payload.len());
-    packet.extend([0x80, MP2T | u8::from(marker) << 7]);
-    packet.resize(rtp::HEADER, 0);
-    header.write(&mut packet);
-    packet.extend_from_slice(payload);
-    packet
+    /// Where the take ends that is read, or what can be read of it.
+    pub fn reached(&self) -> Duration {
+        let end = self.timeline.takes.get(self.at).map_or(0, Take::end);
+        let broken = self.tracks.iter().filter_map(|own| own.broken).min();
+        Duration::from_micros(broken.map_or(end, |own| own.min(end)))
+    }
+
+    /// Where the next take takes the place of the one that is read.
+    fn limit(&self) -> Option<Duration> {
+        let next = self.timeline.takes.get(self.at + 1).filter(|_| self.timeline.is_film);
+        next.filter(|_| self.timeline.is_followed(self.at)).map(|own| Duration::from_micros(own.offset))
+    }
+
+    /// Whether another take may begin.
+    fn may_go_on(&mut self) -> bool {
+        !self.timeline.is_film && self.was_live && self.ended.get_or_insert_with(Instant::now).elapsed() < NEXT
+    }
+
+    /// Goes to a place in the take that is read; where it begins there.
+    fn go_to(&mut self, to: u64) -> io::Result<Duration> {
+        // A decoder begins at an access point; what has none begins at the same time.
+        let mut npt = Duration::from_micros(to);
+        for own in &mut self.tracks {
+            if own.seek_access_point(to)? {
+                own.fill()?;
+                npt = own.next.as_ref().map_or(npt, |next| next.npt.min(npt));
+            }
+        }
+        for own in self.tracks.iter_mut().filter(|own| own.next.is_none()) {
+            own.seek(micros(npt))?;
+            own.fill()?;
+        }
+        Ok(npt)
+    }
 }
 
 impl Film for RecordedFilm {
@@ -161,56 +183,70 @@ impl Film for RecordedFilm {
     }
 
     fn length(&self) -> Duration {
-        Duration::from_micros(self.tracks.iter().map(Track::latest).max().unwrap_or_default())
+        Duration::from_micros(self.timeline.end())
     }
 
     fn grows(&self) -> bool {
-        self.tracks.iter().any(|own| own.reader.recording().end.is_none() && !own.has_ended)
+        self.timeline.takes.last().is_some_and(|own| own.grows)
     }
 
-    fn seek(&mut self, to: Duration, tracks: &[usize]) -> Result<Begin, String> {
-        let text = |error: std::io::Error| error.to_string();
-        let wanted = |own: &&mut Track| tracks.contains(&own.track);
-        self.tracks.iter_mut().for_each(|own| {
-            (own.is_wanted, own.next, own.has_ended) = (tracks.contains(&own.track), None, false);
-        });
-        // A decoder begins at an access point; what has none begins at the same time.
-        let mut npt = to;
-        for own in self.tracks.iter_mut().filter(wanted) {
-            let at = (to.as_micros() as u64).saturating_sub(own.offset);
-            if own.reader.seek_access_point(at).map_err(text)? {
-                own.fill()?;
-                npt = own.next.as_ref().map_or(npt, |next| next.npt.min(npt));
-            }
+    fn refresh(&mut self) {
+        // What is known of it is true all the same.
+        if let Err(error) = self.look() {
+            tracing::warn!(%error, "it can't be seen what was recorded meanwhile");
         }
-        for own in self.tracks.iter_mut().filter(wanted).filter(|own| own.next.is_none()) {
-            own.reader.seek_npt((npt.as_micros() as u64).saturating_sub(own.offset)).map_err(text)?;
-            own.fill()?;
+    }
+
+    fn clock_at(&self, npt: Duration) -> Option<Duration> {
+        Some(Duration::from_micros(self.timeline.clock(micros(npt))))
+    }
+
+    fn npt_at(&self, clock: Duration) -> Option<Duration> {
+        Some(Duration::from_micros(self.timeline.place(micros(clock))))
+    }
+
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
+        (self.wanted, self.keys) = (tracks.to_vec(), keys);
+        let takes = &self.timeline.takes;
+        let (mut to, mut at) = (micros(to), self.timeline.take_at(micros(to)));
+        // In a gap it is what comes next.
+        if let Some(next) = takes.get(at + 1).filter(|_| to > takes[at].end() && !self.timeline.is_film) {
+            (to, at) = (next.offset, at + 1);
         }
-        let first = |own: &Track| Some((own.track, Header::read(&own.next.as_ref()?.packet)?));
-        Ok(Begin { npt, first: self.tracks.iter().filter(|own| own.is_wanted).filter_map(first).collect() })
+        self.enter(at)?;
+        let npt = self.go_to(to).map_err(text)?;
+        let first = self.tracks.iter().filter_map(|own| Some((own.track, Header::read(&own.next.as_ref()?.packet)?)));
+        Ok(Begin { npt, first: first.collect() })
     }
 
     fn read(&mut self) -> Result<Reading, String> {
-        let mut earliest: Option<usize> = None;
-        for at in 0..self.tracks.len() {
-            let own = &mut self.tracks[at];
-            if !own.is_wanted {
+        loop {
+            for own in &mut self.tracks {
+                own.fill().map_err(text)?;
+            }
+            let times = self.tracks.iter().enumerate().filter_map(|(at, own)| Some((own.next.as_ref()?.npt, at)));
+            let first = times.min();
+            if let (Some((npt, _)), Some(limit)) = (first, self.limit())
+                && npt >= limit
+            {
+                self.enter(self.at + 1)?;
                 continue;
             }
-            own.fill()?;
-            let npt = own.next.as_ref().map(|own| own.npt);
-            let best = earliest.and_then(|own| self.tracks[own].next.as_ref()).map(|own| own.npt);
-            if npt.is_some_and(|own| best.is_none_or(|best| own < best)) {
-                earliest = Some(at);
+            if let Some(next) = first.and_then(|(_, at)| self.tracks[at].next.take()) {
+                return Ok(Reading::Packet(next));
+            }
+            if self.tracks.iter().any(|own| own.broken.is_some()) {
+                return Ok(Reading::End);
+            }
+            if self.tracks.iter().any(|own| !own.has_ended) {
+                return Ok(Reading::Wait);
+            }
+            if !self.enter_next()? {
+                return Ok(if self.may_go_on() { Reading::Wait } else { Reading::End });
             }
         }
-        let next = earliest.and_then(|at| self.tracks[at].next.take());
-        let is_over = self.tracks.iter().filter(|own| own.is_wanted).all(|own| own.has_ended);
-        Ok(match next {
-            Some(next) => Reading::Packet(next),
-            None if is_over => Reading::End,
-            None => Reading::Wait,
-        })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use media_cache::{Arrival, Cache, Kind, Recorder, Source};
+use media_cache::{Arrival, Cache, FilmSource, Kind, Recorder, Source};
+use wire::rtp::Header;
 use wire::sdp::Description;
 
+use super::copies::Confirmed;
 use crate::settings::cache::CacheSettings;
 
 /// What is recorded.
@@ -17,6 +19,17 @@ pub struct Recorded<'a> {
     pub description: &'a Description,
     /// The track's place in that.
     pub track: usize,
+    /// Of which film it is a part; none: it is of a stream without end.
+    pub film: Option<FilmPart>,
+}
+
+/// A part of a film.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilmPart {
+    /// Which part of which film.
+    pub source: FilmSource,
+    /// The sequence number of its first packet, where its origin says it: those before it are of another part.
+    pub first: Option<u16>,
 }
 
 /// What was counted since the start.
@@ -34,6 +47,8 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+/// Packets that wait for the answer to PLAY at most.
+const MOST_EXPECTED: usize = 1024;
 /// Copies of the last packets of a track come this long after its end at most.
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
@@ -44,6 +59,12 @@ pub struct Recordings {
     recorders: HashMap<u32, Recorder>,
     /// When those end whose tracks have ended.
     ends: HashMap<u32, Duration>,
+    /// Packets of tracks of which it is not said yet which part of a film they are.
+    expected: HashMap<u32, Vec<(Arrival, Vec<u8>)>>,
+    /// The first packets' numbers of those that have not come yet.
+    firsts: HashMap<u32, u16>,
+    /// Films that are as they were recorded.
+    pub confirmed: Confirmed,
     counts: Counts,
 }
 
@@ -54,7 +75,7 @@ fn now(clock: Duration) -> Arrival {
 
 /// How a track's packets are recorded.
 fn source(what: &Recorded<'_>) -> Source {
-    let Recorded { name, description, track } = what;
+    let Recorded { name, description, track, film } = what;
     let encoding = description.encoding(*track).unwrap_or_default();
     let kind = if encoding.eq_ignore_ascii_case("mp2t") { Kind::Mp2t } else { Kind::Rtp };
     Source {
@@ -63,6 +84,8 @@ fn source(what: &Recorded<'_>) -> Source {
         kind,
         encoding: encoding.to_owned(),
         clock_rate: description.clock_rate(*track).unwrap_or(90_000),
+        format: description.formats(),
+        film: film.as_ref().map(|own| own.source.clone()),
         sdp: description.text(),
     }
 }
@@ -75,7 +98,15 @@ impl Recordings {
     pub fn open(settings: &CacheSettings) -> Result<Recordings, String> {
         let wrong = |error: media_cache::Error| format!("the cache: {error}");
         let cache = Cache::open(&settings.directory, settings.own.clone()).map_err(wrong)?;
-        Ok(Recordings { cache, recorders: HashMap::new(), ends: HashMap::new(), counts: Counts::default() })
+        Ok(Recordings {
+            cache,
+            recorders: HashMap::new(),
+            ends: HashMap::new(),
+            expected: HashMap::new(),
+            firsts: HashMap::new(),
+            confirmed: Confirmed::default(),
+            counts: Counts::default(),
+        })
     }
 
     /// The cache.
@@ -89,12 +120,52 @@ impl Recordings {
         self.counts.begun += 1;
         self.finish(number);
         self.recorders.insert(number, self.cache.record(source(what)));
+        let first = what.film.as_ref().and_then(|own| own.first);
+        first.into_iter().for_each(|first| _ = self.firsts.insert(number, first));
+        for (arrival, packet) in self.expected.remove(&number).unwrap_or_default() {
+            self.put_at(number, &packet, arrival);
+        }
+    }
+
+    /// Packets of a track are kept until it is said of which part of a film they are.
+    pub fn expect(&mut self, number: u32) {
+        self.finish(number);
+        self.expected.insert(number, Vec::new());
+    }
+
+    /// Removes all that there is of a film, which is not what it was.
+    pub fn forget(&self, key: &str) {
+        let (cache, key) = (self.cache.clone(), key.to_owned());
+        let remove = move || {
+            let found = super::timeline::summaries(&cache, &key, 0);
+            // What is written now goes with the next one that is newer.
+            found.into_iter().flatten().for_each(|own| drop(cache.remove(own.recording.id)));
+        };
+        if let Err(error) = std::thread::Builder::new().name("cache-forget".into()).spawn(remove) {
+            tracing::warn!(%error, "an old film is not removed");
+        }
     }
 
     /// A packet of a track.
     pub fn put(&mut self, number: u32, packet: &[u8], clock: Duration) {
+        self.put_at(number, packet, now(clock));
+    }
+
+    fn put_at(&mut self, number: u32, packet: &[u8], arrival: Arrival) {
+        if let Some(expected) = self.expected.get_mut(&number) {
+            if expected.len() < MOST_EXPECTED {
+                expected.push((arrival, packet.to_vec()));
+            }
+            return;
+        }
         let Some(own) = self.recorders.get_mut(&number) else { return };
-        if own.put(now(clock), packet).is_err() {
+        if let Some(first) = self.firsts.get(&number) {
+            if Header::read(packet).is_some_and(|own| own.sequence.wrapping_sub(*first) >= 0x8000) {
+                return;
+            }
+            self.firsts.remove(&number);
+        }
+        if own.put(arrival, packet).is_err() {
             self.leave(number);
         }
     }
@@ -122,11 +193,13 @@ impl Recordings {
 
     /// A track has ended; what of it is on its way to the controller belongs to it.
     pub fn end(&mut self, number: u32, clock: Duration) {
+        self.expected.remove(&number);
         self.ends.insert(number, clock + UNDER_WAY);
     }
 
     fn finish(&mut self, number: u32) {
         self.ends.remove(&number);
+        self.firsts.remove(&number);
         if let Some(own) = self.recorders.remove(&number) {
             self.add(&own);
             own.finish();

@@ -1,19 +1,22 @@
 //! An RTSP server for one film and one client (RFC 2326): the proxy asks it as it asks any origin, so that sessions,
-//! seeks and pauses are the same. Packets go on the connection, paced as they were recorded.
+//! seeks and pauses are the same. Packets go on the connection, paced as they were recorded, and numbers go on whatever
+//! is played.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use wire::rtcp::{self, SenderReport};
+use wire::rtcp::SenderReport;
 use wire::rtp::{self, Header};
 use wire::rtsp::message::{Request, Response};
-use wire::rtsp::range::{self, Npt, Range};
 use wire::rtsp::rtp_info::{self, RtpInfo};
 use wire::rtsp::transport::{self, Lower, Transport};
 use wire::sdp::Written;
 
 use super::film::{Begin, Film, Next, Reading};
+use super::numbers::Numbers;
+
+mod wanted;
 
 /// The session's id: the connection is the client's alone.
 const SESSION: &str = "1";
@@ -23,6 +26,14 @@ const TRACK: &str = "track=";
 const REPORTS: Duration = Duration::from_secs(5);
 /// Between two looks for more of a film that grows.
 const LOOK: Duration = Duration::from_millis(20);
+/// Nobody waits for longer in a gap of the film,
+const LONGEST_GAP: Duration = Duration::from_secs(5);
+/// and what follows it, or another range, is played so long behind what was before.
+const STEP: Duration = Duration::from_millis(20);
+/// What is sent is with its client after so long: only then it is sent elsewhere, as what is under way would be lost.
+const UNDER_WAY: Duration = Duration::from_millis(100);
+/// Ranges that wait for the one before at most.
+const MOST_QUEUED: usize = 32;
 /// Seconds between the epochs of NTP and Unix (RFC 5905 section 6).
 const NTP: u64 = 2_208_988_800;
 /// The name in reports.
@@ -34,9 +45,17 @@ struct Track {
     channels: (u8, u8),
     /// What was sent: packets, bytes of payload.
     sent: (u32, u32),
-    /// The last packet's header.
-    last: Option<Header>,
+    numbers: Numbers,
     reported: Option<Duration>,
+}
+
+impl Track {
+    /// What was sent up to a packet, and whether that was the last one (RFC 3550 sections 6.4.1 and 6.6).
+    fn report(&self, last: Header, wall: Duration, ends: bool) -> Vec<u8> {
+        let ntp = ((wall.as_secs() + NTP) << 32) | ((u64::from(wall.subsec_nanos()) << 32) / 1_000_000_000);
+        let (packets, octets) = self.sent;
+        SenderReport { ssrc: last.ssrc, ntp, rtp: last.timestamp, packets, octets }.to_bytes(CNAME, ends)
+    }
 }
 
 /// How it plays.
@@ -45,8 +64,17 @@ struct Playing {
     /// Where it began, by the clock and in the film,
     since: Duration,
     from: Duration,
-    /// and where it is to end.
+    /// where it is to end,
     until: Option<Duration>,
+    /// and how many times as fast as it was recorded: then only pictures at which a decoder can begin are sent.
+    scale: u32,
+}
+
+impl Playing {
+    /// When a time of the film is due.
+    fn due(&self, npt: Duration) -> Duration {
+        self.since + npt.saturating_sub(self.from) / self.scale
+    }
 }
 
 /// See the module. Times are those of one clock of the caller's.
@@ -55,10 +83,14 @@ pub struct Server<F> {
     film: F,
     tracks: BTreeMap<usize, Track>,
     playing: Option<Playing>,
+    /// Ranges that follow: where they begin and end, and their scale.
+    queue: VecDeque<(Duration, Option<Duration>, u32)>,
     /// Where it goes on after a pause,
     position: Duration,
-    /// if it has begun.
-    has_begun: bool,
+    /// at that scale, if it has begun.
+    begun: Option<u32>,
+    /// The time in the film of the packet that was sent last.
+    reached: Duration,
     /// A packet that was read and is not due yet.
     next: Option<Next>,
 }
@@ -73,21 +105,33 @@ pub enum Due {
     At(Duration),
     /// With the next request.
     OnRequest,
+    /// The film goes on elsewhere, from this time on.
+    Elsewhere(Duration),
 }
 
-/// What a server says that has no such film.
-pub fn without_film(request: &Request) -> Response {
-    Response::new(if request.method == "OPTIONS" { 200 } else { 404 }, request.cseq())
+/// What a server says that has no such film: this status.
+pub fn without_film(request: &Request, status: u16) -> Response {
+    Response::new(if request.method == "OPTIONS" { 200 } else { status }, request.cseq())
 }
 
 impl<F: Film> Server<F> {
     /// One that plays nothing yet, and begins there unless it is told otherwise.
     pub fn new(film: F, position: Duration) -> Server<F> {
-        Server { film, tracks: BTreeMap::new(), playing: None, position, has_begun: false, next: None }
+        Server {
+            film,
+            tracks: BTreeMap::new(),
+            playing: None,
+            queue: VecDeque::new(),
+            position,
+            begun: None,
+            reached: position,
+            next: None,
+        }
     }
 
     /// The answer to a request.
     pub fn answer(&mut self, request: &Request, now: Duration) -> Response {
+        self.film.refresh();
         let result = match request.method.as_str() {
             "OPTIONS" => Ok(self.options()),
             "DESCRIBE" => Ok(self.describe(request)),
@@ -128,14 +172,16 @@ impl<F: Film> Server<F> {
 
     fn set_up(&mut self, request: &Request) -> Result<Response, u16> {
         let track = request.url.rsplit_once(TRACK).and_then(|(_, number)| number.parse().ok());
-        let track = track.filter(|own: &usize| *own < self.film.description().media()).ok_or(404u16)?;
+        let description = self.film.description();
+        let track = track.filter(|own: &usize| *own < description.media()).ok_or(404u16)?;
         if self.playing.is_some() {
             return Err(455);
         }
         let wanted = transport::parse(request.headers.get("transport").unwrap_or(""));
         let channels = wanted.iter().filter(|own| own.lower == Lower::Tcp && !own.multicast);
         let channels = channels.filter_map(|own| own.interleaved).next().ok_or(461u16)?;
-        self.tracks.insert(track, Track { channels, ..Track::default() });
+        let numbers = Numbers::new(description.clock_rate(track).unwrap_or(90_000));
+        self.tracks.insert(track, Track { channels, numbers, ..Track::default() });
         let mut response = Response::new(200, None);
         response.headers.push("Transport", Transport::tcp(channels).to_string());
         Ok(response)
@@ -145,75 +191,102 @@ impl<F: Film> Server<F> {
         if self.tracks.is_empty() {
             return Err(455);
         }
-        let (wanted, until) = match request.headers.get("range").map(range::parse) {
-            None => (None, None),
-            Some(Some(Range::Npt { start: Npt::At(start), end })) => (Some(start), end),
-            Some(Some(Range::Npt { start: Npt::Open, end })) => (None, end),
-            Some(Some(Range::Npt { start: Npt::Now, end })) => (Some(self.film.length().as_secs_f64()), end),
-            Some(_) => return Err(457),
-        };
-        let time = |own: f64| Duration::try_from_secs_f64(own).map_err(|_| 457u16);
-        let wanted = wanted.map(time).transpose()?;
-        let until = until.map(time).transpose()?;
-        // A PLAY of what plays, without a range, is a sign of life (RFC 2326 section 10.5).
-        if wanted.is_none() && self.playing.is_some() {
-            let mut response = Response::new(200, None);
-            response.headers.push("Range", self.range(self.played(now)));
-            return Ok(response);
+        let wanted = self.wanted(request)?;
+        if !self.film.has(wanted.from.unwrap_or_else(|| self.played(now))) {
+            return Err(302);
         }
-        let length = self.film.length();
-        let to = wanted.unwrap_or(self.position);
-        if to > length && !self.film.grows() {
-            return Err(457);
+        let before = self.playing.map_or(self.begun.unwrap_or(1), |own| own.scale);
+        let scale = wanted.scale.unwrap_or(if self.playing.is_some() { before } else { 1 });
+        match (self.playing, wanted.from) {
+            // A PLAY of what plays, without a range, is a sign of life (RFC 2326 section 10.5).
+            (Some(_), None) if scale == before => {
+                return Ok(self.played_response(self.played(now), wanted.until, scale, wanted.is_clock));
+            }
+            // A range follows one that has an end; one that has none would have it wait for ever.
+            (Some(Playing { until: Some(_), .. }), Some(from)) => {
+                if self.queue.len() >= MOST_QUEUED {
+                    return Err(455);
+                }
+                self.queue.push_back((from, wanted.until, scale));
+                return Ok(self.played_response(from, wanted.until, scale, wanted.is_clock));
+            }
+            _ => {}
         }
+        self.queue.clear();
         // What is resumed goes on where it was; packets are not sent twice.
-        let begin = match wanted.is_none() && self.has_begun {
-            true => Begin { npt: self.position, first: Vec::new() },
+        let resumes = wanted.from.is_none() && self.playing.is_none() && self.begun == Some(scale);
+        let begin = match resumes {
+            true => {
+                let (since, from, until) = (now, self.position, wanted.until);
+                self.playing = Some(Playing { since, from, until, scale });
+                Begin { npt: from, first: Vec::new() }
+            }
             false => {
-                let tracks: Vec<usize> = self.tracks.keys().copied().collect();
-                self.next = None;
-                self.film.seek(to.min(length), &tracks).map_err(|_| 500u16)?
+                let from = wanted.from.unwrap_or_else(|| self.played(now));
+                self.begin(from, wanted.until, scale, now).map_err(|_| 500u16)?
             }
         };
-        self.has_begun = true;
-        self.playing = Some(Playing { since: now, from: begin.npt, until });
-        let mut response = Response::new(200, None);
-        response.headers.push("Range", self.range(begin.npt));
-        response.headers.push("Scale", "1");
-        let info = |(track, header): &(usize, Header)| RtpInfo {
-            url: format!("{}/{TRACK}{track}", request.url.trim_end_matches('/')),
-            seq: Some(header.sequence),
-            rtptime: Some(header.timestamp),
+        let Some(playing) = self.playing else { return Err(500) };
+        let mut response = self.played_response(begin.npt, wanted.until, playing.scale, wanted.is_clock);
+        let info = |(track, header): &(usize, Header)| {
+            // What it will be sent with.
+            let mut numbers = self.tracks.get(track)?.numbers;
+            let header = numbers.next(*header, playing.since, playing.scale);
+            let url = format!("{}/{TRACK}{track}", request.url.trim_end_matches('/'));
+            Some(RtpInfo { url, seq: Some(header.sequence), rtptime: Some(header.timestamp) })
         };
-        if !begin.first.is_empty() {
-            response.headers.push("RTP-Info", rtp_info::text(&begin.first.iter().map(info).collect::<Vec<_>>()));
+        let infos: Vec<RtpInfo> = begin.first.iter().filter_map(info).collect();
+        if !infos.is_empty() {
+            response.headers.push("RTP-Info", rtp_info::text(&infos));
         }
         Ok(response)
     }
 
-    fn range(&self, from: Duration) -> String {
-        match self.film.grows() {
-            true => format!("npt={:.3}-", from.as_secs_f64()),
-            false => format!("npt={:.3}-{:.3}", from.as_secs_f64(), self.film.length().as_secs_f64()),
+    /// Plays from a place on, at a scale, or as recorded where there are no pictures to choose.
+    fn begin(&mut self, from: Duration, until: Option<Duration>, scale: u32, since: Duration) -> Result<Begin, String> {
+        let tracks: Vec<usize> = self.tracks.keys().copied().collect();
+        self.next = None;
+        let (mut scale, to) = (scale, from.min(self.film.length()));
+        let mut begin = self.film.seek(to, &tracks, scale > 1)?;
+        if scale > 1 && begin.first.is_empty() {
+            scale = 1;
+            begin = self.film.seek(to, &tracks, false)?;
         }
+        self.tracks.values_mut().for_each(|own| {
+            own.numbers.join();
+            own.reported = None;
+        });
+        self.playing = Some(Playing { since, from: begin.npt, until, scale });
+        (self.begun, self.reached) = (Some(scale), begin.npt);
+        Ok(begin)
+    }
+
+    fn played_response(&self, from: Duration, until: Option<Duration>, scale: u32, is_clock: bool) -> Response {
+        let mut response = Response::new(200, None);
+        response.headers.push("Range", self.range(from, until, is_clock));
+        response.headers.push("Scale", scale.to_string());
+        response
     }
 
     /// Where it is in the film.
     fn played(&self, now: Duration) -> Duration {
-        self.playing.map_or(self.position, |own| own.from + now.saturating_sub(own.since)).min(self.film.length())
+        let played = |own: Playing| own.from + now.saturating_sub(own.since) * own.scale;
+        self.playing.map_or(self.position, played).min(self.film.length())
     }
 
     fn pause(&mut self, now: Duration) -> Result<Response, u16> {
         self.position = self.played(now);
         self.playing = None;
+        self.queue.clear();
         let mut response = Response::new(200, None);
-        response.headers.push("Range", self.range(self.position));
+        response.headers.push("Range", self.range(self.position, None, false));
         Ok(response)
     }
 
     fn tear_down(&mut self) -> Response {
         self.tracks.clear();
-        (self.playing, self.next, self.has_begun) = (None, None, false);
+        self.queue.clear();
+        (self.playing, self.next, self.begun) = (None, None, None);
         Response::new(200, None)
     }
 
@@ -222,243 +295,90 @@ impl<F: Film> Server<F> {
     /// # Errors
     /// Why no more can be read.
     pub fn take(&mut self, now: Duration, wall: Duration, most: usize, data: &mut Vec<Data>) -> Result<Due, String> {
-        let Some(playing) = self.playing else { return Ok(Due::OnRequest) };
         for _ in 0..most {
+            let Some(playing) = self.playing else { return Ok(Due::OnRequest) };
             let next = match self.next.take() {
-                Some(next) => next,
+                Some(next) => Some(next),
                 None => match self.film.read()? {
-                    Reading::Packet(next) => next,
+                    Reading::Packet(next) => Some(next),
                     Reading::Wait => return Ok(Due::At(now + LOOK)),
-                    Reading::End => {
-                        self.end(data);
-                        return Ok(Due::OnRequest);
+                    Reading::End => None,
+                    Reading::Elsewhere(npt) => {
+                        let last = playing.due(self.reached) + UNDER_WAY;
+                        if now < last {
+                            return Ok(Due::At(last));
+                        }
+                        self.playing = None;
+                        return Ok(Due::Elsewhere(npt));
                     }
                 },
             };
-            if playing.until.is_some_and(|until| next.npt >= until) {
-                self.end(data);
-                return Ok(Due::OnRequest);
-            }
-            let due = playing.since + next.npt.saturating_sub(playing.from);
+            let Some(next) = next.filter(|own| playing.until.is_none_or(|until| own.npt < until)) else {
+                self.end_range(now, wall, data)?;
+                continue;
+            };
+            let playing = self.without_gap(playing, next.npt, now);
+            let due = playing.due(next.npt);
             if due > now {
                 self.next = Some(next);
                 return Ok(Due::At(due));
             }
-            self.send(next, now, wall, data);
+            self.send(next, (due, now), playing.scale, wall, data);
         }
-        Ok(Due::At(now))
+        Ok(if self.playing.is_some() { Due::At(now) } else { Due::OnRequest })
     }
 
-    fn send(&mut self, next: Next, now: Duration, wall: Duration, data: &mut Vec<Data>) {
-        let Next { track, packet, .. } = next;
+    /// Leaves out what nobody would wait for before a time.
+    fn without_gap(&mut self, playing: Playing, npt: Duration, now: Duration) -> Playing {
+        if npt.saturating_sub(self.reached) / playing.scale <= LONGEST_GAP {
+            return playing;
+        }
+        let since = self.end_of(playing, now);
+        self.tracks.values_mut().for_each(|own| own.numbers.join());
+        self.reached = npt;
+        *self.playing.insert(Playing { since, from: npt, ..playing })
+    }
+
+    /// When what follows is played.
+    fn end_of(&self, playing: Playing, now: Duration) -> Duration {
+        (playing.due(self.reached) + STEP).max(now)
+    }
+
+    fn send(&mut self, next: Next, (due, now): (Duration, Duration), scale: u32, wall: Duration, data: &mut Vec<Data>) {
+        let Next { track, mut packet, npt, anew } = next;
+        self.reached = self.reached.max(npt);
         let Some(own) = self.tracks.get_mut(&track) else { return };
         let Some(header) = Header::read(&packet) else { return };
+        if anew {
+            own.numbers.join();
+        }
+        let header = own.numbers.next(header, due, scale);
+        header.write(&mut packet);
         own.sent.0 = own.sent.0.wrapping_add(1);
         own.sent.1 = own.sent.1.wrapping_add(rtp::payload(&packet).map_or(0, <[u8]>::len) as u32);
-        own.last = Some(header);
         data.push((own.channels.0, packet));
         // The first one is due at once, as players align tracks by it.
         if own.reported.is_none_or(|then| now.saturating_sub(then) >= REPORTS) {
             own.reported = Some(now);
-            let ntp = ((wall.as_secs() + NTP) << 32) | ((u64::from(wall.subsec_nanos()) << 32) / 1_000_000_000);
-            let (packets, octets) = own.sent;
-            let report = SenderReport { ssrc: header.ssrc, ntp, rtp: header.timestamp, packets, octets };
-            data.push((own.channels.1, report.to_bytes(CNAME, false)));
+            data.push((own.channels.1, own.report(header, wall, false)));
         }
     }
 
-    /// The film is over: receivers are told (RFC 3550 section 6.6).
-    fn end(&mut self, data: &mut Vec<Data>) {
-        (self.playing, self.position, self.has_begun) = (None, Duration::ZERO, false);
+    /// A range is over: the next one follows, or receivers are told the end (RFC 3550 section 6.6).
+    fn end_range(&mut self, now: Duration, wall: Duration, data: &mut Vec<Data>) -> Result<(), String> {
+        let since = self.playing.map_or(now, |own| self.end_of(own, now));
+        if let Some((from, until, scale)) = self.queue.pop_front() {
+            return self.begin(from, until, scale, since).map(drop);
+        }
+        (self.playing, self.position, self.begun) = (None, Duration::ZERO, None);
         for own in self.tracks.values() {
-            if let Some(header) = own.last {
-                data.push((own.channels.1, rtcp::bye(header.ssrc, CNAME, "")));
+            if let Some(header) = own.numbers.last() {
+                data.push((own.channels.1, own.report(header, wall, true)));
             }
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use wire::sdp::Description;
-
-    use super::*;
-
-    /// Two tracks, a packet of each every 100 ms; access points each second.
-    struct Reel {
-        description: Description,
-        length: u64,
-        grows: bool,
-        at: u64,
-        tracks: Vec<usize>,
-    }
-
-    const SDP: &str = "v=0\r\no=- 1 1 IN IP4 10.9.9.9\r\ns=x\r\nt=0 0\r\na=range:npt=now-\r\nm=video 0 RTP/AVP 96\r\n\
-        a=rtpmap:96 H264/90000\r\na=control:rtsp://10.9.9.9/v\r\nm=audio 0 RTP/AVP 0\r\na=control:a\r\n";
-
-    fn packet(track: usize, at: u64) -> Vec<u8> {
-        let mut packet = vec![0x80, 96];
-        packet.extend((at as u16).to_be_bytes());
-        packet.extend((at as u32 * 9000).to_be_bytes());
-        packet.extend([track as u8; 4]);
-        packet.extend([track as u8, at as u8]);
-        packet
-    }
-
-    impl Film for Reel {
-        fn description(&self) -> &Description {
-            &self.description
-        }
-
-        fn length(&self) -> Duration {
-            Duration::from_millis(self.length * 100)
-        }
-
-        fn grows(&self) -> bool {
-            self.grows
-        }
-
-        fn seek(&mut self, to: Duration, tracks: &[usize]) -> Result<Begin, String> {
-            let begin = to.as_millis() as u64 / 1000 * 10;
-            (self.at, self.tracks) = (2 * begin, tracks.to_vec());
-            let header = |track: usize| Header::read(&packet(track, begin)).unwrap();
-            let first = tracks.iter().map(|track| (*track, header(*track))).collect();
-            Ok(Begin { npt: Duration::from_millis(begin * 100), first })
-        }
-
-        fn read(&mut self) -> Result<Reading, String> {
-            loop {
-                let (at, track) = (self.at / 2, (self.at % 2) as usize);
-                if at >= self.length {
-                    return Ok(if self.grows { Reading::Wait } else { Reading::End });
-                }
-                self.at += 1;
-                if self.tracks.contains(&track) {
-                    let npt = Duration::from_millis(at * 100);
-                    return Ok(Reading::Packet(Next { track, npt, packet: packet(track, at) }));
-                }
-            }
-        }
-    }
-
-    struct Test {
-        server: Server<Reel>,
-        now: Duration,
-    }
-
-    impl Test {
-        fn new(length: u64, grows: bool) -> Test {
-            let description = Description::parse(SDP.as_bytes()).unwrap();
-            let reel = Reel { description, length, grows, at: 0, tracks: Vec::new() };
-            Test { server: Server::new(reel, Duration::ZERO), now: Duration::from_secs(1000) }
-        }
-
-        fn ask(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Response {
-            let mut request = Request::new(method, url);
-            request.headers.push("CSeq", "7");
-            headers.iter().for_each(|(name, value)| request.headers.push(name, *value));
-            let answer = self.server.answer(&request, self.now);
-            assert_eq!(answer.cseq(), Some(7));
-            answer
-        }
-
-        fn set_up(&mut self, track: usize) {
-            let transport = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", 2 * track, 2 * track + 1);
-            let answer = self.ask("SETUP", &format!("rtsp://x/f/track={track}"), &[("Transport", &transport)]);
-            assert_eq!((answer.status, answer.headers.get("session")), (200, Some("1")));
-        }
-
-        /// What comes in a time: of each packet its channel, and for RTP its number.
-        fn run(&mut self, time: Duration) -> Vec<(u8, Option<u16>)> {
-            let end = self.now + time;
-            let mut data = Vec::new();
-            while let Due::At(due) = self.server.take(self.now, Duration::from_secs(5), 3, &mut data).unwrap() {
-                if due > end {
-                    break;
-                }
-                self.now = self.now.max(due);
-            }
-            self.now = end;
-            let number =
-                |channel: u8, bytes: &[u8]| channel.is_multiple_of(2).then(|| Header::read(bytes).unwrap().sequence);
-            data.into_iter().map(|(channel, bytes)| (channel, number(channel, &bytes))).collect()
-        }
-    }
-
-    fn numbers(of: &[(u8, Option<u16>)], channel: u8) -> Vec<u16> {
-        of.iter().filter(|(own, _)| *own == channel).filter_map(|(_, number)| *number).collect()
-    }
-
-    #[test]
-    fn a_film_is_played_as_it_was_recorded() {
-        let mut test = Test::new(30, false);
-        let answer = test.ask("DESCRIBE", "rtsp://x/f", &[]);
-        let text = String::from_utf8(answer.body).unwrap();
-        assert!(text.contains("a=range:npt=0-3.000") && !text.contains("now-") && !text.contains("10.9"), "{text}");
-        assert!(text.contains("a=control:track=1"), "{text}");
-        assert_eq!(test.ask("PLAY", "rtsp://x/f", &[]).status, 455);
-        test.set_up(0);
-        test.set_up(1);
-        let answer = test.ask("PLAY", "rtsp://x/f", &[]);
-        let infos = rtp_info::parse(answer.headers.get("rtp-info").unwrap());
-        assert_eq!((infos.len(), infos[1].seq, answer.headers.get("range")), (2, Some(0), Some("npt=0.000-3.000")));
-        let first = test.run(Duration::from_millis(950));
-        assert_eq!(numbers(&first, 0), (0..10).collect::<Vec<_>>());
-        assert_eq!(numbers(&first, 2), numbers(&first, 0));
-        // A report of each track comes at once.
-        assert_eq!(first.iter().filter(|(channel, _)| channel % 2 == 1).count(), 2);
-        // A pause is one, and nothing is lost or comes twice.
-        assert_eq!(test.ask("PAUSE", "rtsp://x/f", &[]).headers.get("range"), Some("npt=0.950-3.000"));
-        assert_eq!(test.run(Duration::from_secs(9)), []);
-        assert_eq!(test.ask("PLAY", "rtsp://x/f", &[]).headers.get("range"), Some("npt=0.950-3.000"));
-        assert_eq!(numbers(&test.run(Duration::from_millis(100)), 0), [10]);
-        // A seek begins at an access point.
-        let answer = test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=2.7-")]);
-        assert_eq!(answer.headers.get("range"), Some("npt=2.000-3.000"));
-        assert_eq!(rtp_info::parse(answer.headers.get("rtp-info").unwrap())[0].seq, Some(20));
-        let last = test.run(Duration::from_secs(2));
-        assert_eq!(numbers(&last, 2), (20..30).collect::<Vec<_>>());
-        // The end is told to both, once.
-        assert_eq!(last.iter().filter(|(channel, _)| channel % 2 == 1).count(), 2);
-        assert_eq!(test.run(Duration::from_secs(2)), []);
-        assert_eq!(test.ask("PLAY", "rtsp://x/f", &[]).headers.get("range"), Some("npt=0.000-3.000"));
-        assert_eq!(test.ask("TEARDOWN", "rtsp://x/f", &[]).status, 200);
-        assert_eq!(test.run(Duration::from_secs(2)), []);
-    }
-
-    #[test]
-    fn ranges_end_where_they_say_and_films_grow() {
-        let mut test = Test::new(20, true);
-        test.set_up(1);
-        let answer = test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-1.5")]);
-        assert_eq!(answer.headers.get("range"), Some("npt=1.000-"));
-        assert_eq!(numbers(&test.run(Duration::from_secs(1)), 2), (10..15).collect::<Vec<_>>());
-        test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-")]);
-        assert_eq!(numbers(&test.run(Duration::from_secs(3)), 2), (10..20).collect::<Vec<_>>());
-        test.server.film.length = 25;
-        assert_eq!(numbers(&test.run(Duration::from_millis(500)), 2), (20..25).collect::<Vec<_>>());
-        test.server.film.grows = false;
-        assert_eq!(test.run(Duration::from_millis(500)).len(), 1, "the end");
-    }
-
-    #[test]
-    fn what_is_wrong_is_refused() {
-        let mut test = Test::new(20, false);
-        let tcp = [("Transport", "RTP/AVP/TCP;unicast;interleaved=0-1")];
-        for (method, url, headers, status) in [
-            ("SETUP", "rtsp://x/f/track=2", &tcp[..], 404),
-            ("SETUP", "rtsp://x/f", &tcp, 404),
-            ("SETUP", "rtsp://x/f/track=0", &[("Transport", "RTP/AVP;unicast;client_port=5000-5001")], 461),
-            ("SETUP", "rtsp://x/f/track=0", &[], 461),
-            ("SETUP", "rtsp://x/f/track=0", &tcp, 200),
-            ("PLAY", "rtsp://x/f", &[("Range", "npt=7-")], 457),
-            ("PLAY", "rtsp://x/f", &[("Range", "npt=1e300-")], 457),
-            ("PLAY", "rtsp://x/f", &[("Range", "smpte=0:10:00-")], 457),
-            ("PLAY", "rtsp://x/f", &[("Range", "wrong")], 457),
-            ("RECORD", "rtsp://x/f", &[], 501),
-            ("OPTIONS", "*", &[], 200),
-        ] {
-            assert_eq!(test.ask(method, url, headers).status, status, "{method} {url} {headers:?}");
-        }
-    }
-}
+mod tests;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use wire::rtsp::range;
 
 /// The host of recordings in URLs. No name has this end (RFC 6761 section 6.4), so none is asked for it.
 pub const HOST: &str = "recordings.invalid";
@@ -21,7 +20,7 @@ pub enum Start {
     Ago(Duration),
     /// At this time, since 1970.
     At(Duration),
-    /// At the beginning of the last recording.
+    /// At the beginning of the last recording, and of those before that go with it.
     Beginning,
 }
 
@@ -33,7 +32,7 @@ impl Start {
         }
         match text.strip_prefix('-') {
             Some(span) => seconds(span).map(|own| Start::Ago(Duration::from_secs(own))),
-            None => clock(text).map(|own| Start::At(Duration::from_secs(own))),
+            None => range::clock(text).map(|own| Start::At(Duration::from_secs_f64(own))),
         }
     }
 }
@@ -46,12 +45,6 @@ fn seconds(text: &str) -> Option<u64> {
         false => text.parse::<SignedDuration>().ok().filter(|_| is_plain)?.as_secs(),
     };
     u64::try_from(seconds).ok().filter(|own| *own <= LONGEST)
-}
-
-/// Seconds since 1970 of `20261124T190000Z`.
-fn clock(text: &str) -> Option<u64> {
-    let time = DateTime::strptime("%Y%m%dT%H%M%SZ", text).ok()?;
-    u64::try_from(TimeZone::UTC.to_timestamp(time).ok()?.as_second()).ok()
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use cli::say;
 use media_cache::{Cache, Report, Settings};
 use serde_json::Value as Json;
 
-use super::{Plain, list, time};
-use crate::admin::cache::{Pin, RecordingState, Remove};
+use super::{Plain, print, table, time};
+use crate::admin::cache::{PAGE, Page, Pin, RecordingShown, RecordingState, Remove, SegmentState, Show};
 
 /// What to show or do.
 #[derive(clap::Args)]
@@ -23,6 +23,8 @@ pub struct Args {
 enum Action {
     /// Recordings of a running proxy
     Ls(Plain),
+    /// All that is known of a recording
+    Show(One),
     /// Never remove a recording to make room
     Pin(One),
     /// Remove it again when there is no room
@@ -57,6 +59,7 @@ impl Args {
     pub fn run(&self) -> Result<(), Failure> {
         match &self.action {
             Action::Ls(own) => ls(own),
+            Action::Show(own) => show(own),
             Action::Pin(own) => pin(own, true),
             Action::Unpin(own) => pin(own, false),
             Action::Rm(own) => {
@@ -72,24 +75,101 @@ impl Args {
     }
 }
 
-fn ls(own: &Plain) -> Result<(), Failure> {
+fn ls(Plain { watch, remote }: &Plain) -> Result<(), Failure> {
     let header = ["id", "stream", "track", "coding", "began", "length", "packets", "lost", "bytes", "state"];
-    list(own, "cache", &header, |own: &RecordingState| {
-        let began = jiff::Timestamp::from_millisecond(own.began_ms as i64);
-        let state = own.ended.as_deref().unwrap_or("recording");
-        vec![vec![
-            own.id.to_string(),
-            own.stream.clone(),
-            own.track.to_string(),
-            own.encoding.clone(),
-            began.map_or_else(|_| "-".into(), |own| own.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+    watch.run(|| {
+        let mut all: Vec<RecordingState> = Vec::new();
+        loop {
+            let behind = all.last().map_or(0, |own| own.id);
+            let page: Vec<RecordingState> = remote.query("media", "cache", &Page { behind })?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        if remote.json {
+            return watch.json(&all);
+        }
+        let mut out = String::new();
+        table(&mut out, &header, all.iter().map(row).collect());
+        print(format_args!("{out}"));
+        Ok(())
+    })
+}
+
+/// A time, and to a second where that is not there.
+fn moment(milliseconds: u64) -> String {
+    let time = jiff::Timestamp::from_millisecond(milliseconds as i64);
+    time.map_or_else(|_| "-".into(), |own| own.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn state(own: &RecordingState) -> String {
+    let state = own.ended.as_deref().unwrap_or("recording");
+    if own.pinned { format!("{state}, pinned") } else { state.to_owned() }
+}
+
+fn row(own: &RecordingState) -> Vec<String> {
+    vec![
+        own.id.to_string(),
+        own.stream.clone(),
+        own.track.to_string(),
+        own.encoding.clone(),
+        moment(own.began_ms),
+        time(own.length_ms),
+        grouped(own.packets),
+        grouped(own.lost),
+        grouped(own.bytes),
+        state(own),
+    ]
+}
+
+fn show(One { id, remote }: &One) -> Result<(), Failure> {
+    let mut all: RecordingShown = remote.query("media", "recording", &Show { id: *id, from: 0 })?;
+    let mut last = all.segments.len();
+    while last == PAGE {
+        let from = all.segments.last().map_or(0, |own| own.number + 1);
+        let page: RecordingShown = remote.query("media", "recording", &Show { id: *id, from })?;
+        last = page.segments.len();
+        all.segments.extend(page.segments);
+    }
+    if remote.json {
+        print_json(&all);
+        return Ok(());
+    }
+    let RecordingShown { recording: own, tracks, segments } = &all;
+    say!("recording {} of {}, track {} of: {}", own.id, own.stream, own.track, tracks.join(", "));
+    say!("from {}, {} long, {}", moment(own.began_ms), time(own.length_ms), state(own));
+    let (packets, bytes) = (grouped(own.packets), grouped(own.bytes));
+    say!("{packets} packets, {} lost, {bytes} bytes in {} segments", grouped(own.lost), segments.len());
+    let header = ["segment", "began", "length", "packets", "lost", "access points", "bytes", "before it"];
+    let mut out = String::new();
+    table(&mut out, &header, segment_rows(segments));
+    print(format_args!("{out}"));
+    Ok(())
+}
+
+fn segment_rows(segments: &[SegmentState]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut due = 0;
+    for own in segments {
+        let before = match own.number.saturating_sub(due) {
+            0 => String::new(),
+            count => format!("{count} removed"),
+        };
+        due = own.number + 1;
+        rows.push(vec![
+            own.number.to_string(),
+            moment(own.began_ms),
             time(own.length_ms),
             grouped(own.packets),
             grouped(own.lost),
+            grouped(own.access_points),
             grouped(own.bytes),
-            if own.pinned { format!("{state}, pinned") } else { state.to_owned() },
-        ]]
-    })
+            before,
+        ]);
+    }
+    rows
 }
 
 fn pin(own: &One, pinned: bool) -> Result<(), Failure> {

@@ -80,6 +80,7 @@ mod tests {
             stream: Some("door".into()),
             origin: "rtsp://10.0.2.11/1".into(),
             server: None,
+            cache: None,
             transport: "udp",
             duration_ms: 12_500,
             playing_ms: 12_000,

@@ -1,3 +1,4 @@
-//! The access log.
+//! The access log: RTSP sessions, and requests by HTTP.
 
 pub mod access_log;
+pub mod http_line;

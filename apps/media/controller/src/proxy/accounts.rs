@@ -32,6 +32,9 @@ pub struct Ended {
     pub origin: String,
     /// That origin in its pool, POOL/NAME.
     pub server: Option<String>,
+    /// How much of a film that may be in the cache came from there: `hit`, `partial`, `miss`, or `revalidated`, where
+    /// the origin was asked first.
+    pub cache: Option<&'static str>,
     /// How its packets went: `udp`, `interleaved`, `both`.
     pub transport: &'static str,
     /// From its beginning to its end.
@@ -148,6 +151,7 @@ impl<W: World> Proxy<W> {
             stream: own.stream.clone(),
             origin: upstream.map_or_else(String::new, |own| own.url.clone()),
             server: upstream.and_then(|own| self.pools.get(own.server?)).map(|own| own.name()),
+            cache: upstream.and_then(|own| own.film.as_ref()).map(|own| own.served),
             transport: transport(own),
             duration_ms: super::state::ms(self.now.saturating_sub(own.since)),
             playing_ms: super::state::ms(own.total.played),

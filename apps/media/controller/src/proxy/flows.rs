@@ -72,10 +72,11 @@ impl Audience {
 
 impl Track {
     /// Whether the program may have left packets that the controller gets to it alone, also for receivers over UDP:
-    /// those that came, or waited, when the first one of another origin did.
+    /// those that came, or waited, when the first one of another origin did. Where the controller gets copies of all,
+    /// as of what is recorded, those that come later are the program's.
     fn is_handed_over(&self, now: Duration) -> bool {
         let passed = self.resumed.map(|then| now.saturating_sub(then));
-        passed.is_some_and(|own| own.is_zero() || (own < HANDED_OVER && self.audience.carried.is_empty()))
+        passed.is_some_and(|own| own.is_zero() || (own < HANDED_OVER && self.audience.is_of_receivers_alone()))
     }
 }
 

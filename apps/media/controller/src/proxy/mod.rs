@@ -11,6 +11,7 @@
 //! | `admission`, `proof` | who may have what: addresses, passwords, tokens |
 //! | `guesses` | how often clients were wrong |
 //! | `addresses` | how much each client has |
+//! | `http` | who may view a stream by HTTP, and which streams are recorded for that |
 //! | `describe`, `setup`, `play` | the methods |
 //! | `session`, `viewers` | sessions of clients with their tracks, and their end |
 //! | `way` | viewers over UDP whose neighbour is not resolved yet |
@@ -25,7 +26,8 @@
 //! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
-//! | `recording` | which streams are recorded |
+//! | `recording`, `always` | which streams are recorded, and which of them also without viewers |
+//! | `film` | films of origins from the cache, and into it |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
 //! | `accounts` | what sessions have had, what tracks take |
@@ -36,13 +38,16 @@
 pub mod accounts;
 mod addresses;
 mod admission;
+mod always;
 mod checks;
 mod client;
 mod describe;
 mod early;
+mod film;
 mod flows;
 mod forward;
 pub mod guesses;
+pub mod http;
 mod late;
 mod origin;
 pub mod origins;
@@ -69,6 +74,7 @@ mod viewers;
 mod way;
 pub mod world;
 
+pub use self::film::{DESCRIBED, MODIFIED};
 pub use self::flows::MOST_RECEIVERS;
 pub use self::take_up::Left;
 
@@ -80,8 +86,10 @@ use std::time::Duration;
 use wire::rtsp::message::Request;
 
 use self::addresses::Addresses;
+use self::always::Always;
 use self::client::Client;
 use self::guesses::Guesses;
+use self::http::Numbers;
 use self::publish::Publisher;
 use self::records::Touched;
 use self::session::{Ending, Name, Session};
@@ -173,8 +181,20 @@ pub struct Counts {
     pub taken_up: u64,
     /// and that could not.
     pub not_taken_up: u64,
+    /// Films that began from the cache,
+    pub film_hits: u64,
+    /// that went on at their origins, as the cache had no more of them,
+    pub film_partial: u64,
+    /// and of which it had nothing.
+    pub film_misses: u64,
+    /// Films of which their origins said that they are as they were recorded.
+    pub film_revalidated: u64,
+    /// Bytes of films from the cache.
+    pub film_bytes: u64,
     /// Attempts to keep records on disk that failed.
     pub unwritten: u64,
+    /// Viewers by HTTP, where there may be some.
+    pub http: Option<Numbers>,
 }
 
 /// The proxy. What there is thousands of is in trees, which take room for what they have alone, and give it back.
@@ -200,6 +220,12 @@ pub struct Proxy<W> {
     joinable: HashMap<Presentation, UpstreamId>,
     /// Requests to play that wait until the way to an address is known.
     sought: BTreeMap<IpAddr, Vec<(ClientId, Request)>>,
+    /// Streams that are recorded without viewers, too, by name.
+    always: BTreeMap<String, Always>,
+    /// How often films were asked for that may be recorded.
+    film_counts: HashMap<String, u32>,
+    /// Streams that are recorded for viewers by HTTP, and how long.
+    demanded: BTreeMap<String, Duration>,
     /// Connections to origins.
     connections: HashMap<OriginId, UpstreamId>,
     /// Connections by which origins are checked.
@@ -251,6 +277,9 @@ impl<W: World> Proxy<W> {
             upstreams: HashMap::new(),
             joinable: HashMap::new(),
             sought: BTreeMap::new(),
+            always: BTreeMap::new(),
+            film_counts: HashMap::new(),
+            demanded: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),
             tracks: HashMap::new(),
@@ -300,6 +329,7 @@ impl<W: World> Proxy<W> {
     /// What is due: to be called about twice a second.
     pub fn tick(&mut self) {
         self.check_tick();
+        self.always_tick();
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.upstream_tick(id));
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();

@@ -82,6 +82,7 @@ impl<W: World> Proxy<W> {
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
         match request.method.as_str() {
+            "REDIRECT" if self.upstreams.get(&id).is_some_and(Upstream::is_copy) => self.copy_ended(id, request),
             "REDIRECT" => {
                 let location = request.headers.get("location").unwrap_or("");
                 // Nothing was set up there that would be lost.
@@ -104,6 +105,8 @@ impl<W: World> Proxy<W> {
         }
         let Some((_, _, job, tries)) = own.asked.take() else { return };
         self.records.streams.insert(id);
+        let Some(job) = self.film_answered(id, job, &response) else { return };
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
         if response.status == 401 && own.presentation.credentials.is_some() && tries < MOST_TRIES {
             let challenge = response.headers.all("www-authenticate").collect::<Vec<_>>().join(", ");
             if let Ok(auth) = PasswordClient::try_from(challenge.as_str()) {
@@ -131,14 +134,17 @@ impl<W: World> Proxy<W> {
             Job::Setup { track } if good => return self.set_up(id, track, &response),
             Job::Play { waiter: None, .. } if good => {
                 own.begin_to_play(&response, self.now);
+                self.film_played(id, &response);
                 self.serve_waiting(id);
             }
             Job::Play { waiter: Some((client, request, session)), .. } if good => {
                 own.begin_to_play(&response, self.now);
+                self.film_played(id, &response);
                 self.played(client, &request, session, &response);
             }
             Job::Pause { waiter: (client, request, session) } if good => {
                 own.pause(&response, self.now);
+                self.end_film(id);
                 self.paused(client, &request, session, &response);
             }
             Job::Parameter { waiter: (client, request, session) } => {
@@ -149,6 +155,7 @@ impl<W: World> Proxy<W> {
             // A command of one client that the origin refuses, such as a range beyond the end: the client is told.
             Job::Play { waiter: Some((client, request, session)), .. } => {
                 self.not_played(session);
+                self.end_film(id);
                 self.update_flows(id);
                 self.refuse(client, &request, response.status);
             }
@@ -174,6 +181,7 @@ impl<W: World> Proxy<W> {
         let Ok(description) = Description::parse(&response.body) else {
             return self.fail_upstream(id, 502, "the description can't be read");
         };
+        self.film_described(id, response, &description);
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let header = |name: &str| response.headers.get(name);
         own.base = sdp::base(header("content-base"), header("content-location"), &own.url).to_owned();
@@ -198,6 +206,7 @@ impl<W: World> Proxy<W> {
             None => (own.description, own.tracks) = (Some(description), tracks),
         }
         self.share_unproved(id);
+        self.play_always(id);
         self.serve_waiting(id);
         self.ask_next(id);
     }

@@ -115,6 +115,10 @@ impl<W: World> Proxy<W> {
         let (upstreams, pools) = (&self.upstreams, &self.pools);
         let unwanted = |own: &Upstream| own.server.is_some_and(|id| pools.get(id).is_none_or(|own| !own.is_wanted()));
         self.joinable.retain(|_, id| upstreams.get(id).is_none_or(|own| !unwanted(own)));
+        // What is recorded always comes from another one.
+        let joinable = &self.joinable;
+        let left = |id: &UpstreamId, own: &Upstream| own.always && joinable.get(&own.presentation) != Some(id);
+        self.upstreams.iter_mut().filter(|(id, own)| left(id, own)).for_each(|(_, own)| own.always = false);
     }
 
     /// Origins: servers of pools, then others by name.

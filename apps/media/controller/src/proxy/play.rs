@@ -57,14 +57,7 @@ impl<W: World> Proxy<W> {
             let asked = own.is_asked_to_play();
             own.waiting.push((id, request));
             if !asked {
-                // Later viewers may want what this one does not, and few servers add tracks to what plays.
-                let new = |track: &usize| self.upstreams[&upstream].tracks[*track].state == TrackState::New;
-                let tracks: Vec<usize> = (0..self.upstreams[&upstream].tracks.len()).filter(new).collect();
-                for track in tracks {
-                    // Without own ports for it, it is asked for when somebody wants it.
-                    let _ = self.setup_at_origin(upstream, track);
-                }
-                self.ask(upstream, Job::Play { headers: Vec::new(), waiter: None });
+                self.play_all(upstream);
             }
             return;
         }
@@ -80,6 +73,19 @@ impl<W: World> Proxy<W> {
             headers.extend(self.upstreams.get(&upstream).and_then(Upstream::lost_position));
         }
         self.ask(upstream, Job::Play { headers, waiter: Some((id, request, session)) });
+    }
+
+    /// Has the origin play all tracks of a presentation without end: later viewers may want what the first one does
+    /// not, and few servers add tracks to what plays.
+    pub(super) fn play_all(&mut self, upstream: UpstreamId) {
+        let Some(own) = self.upstreams.get(&upstream) else { return };
+        let new = |track: &usize| own.tracks[*track].state == TrackState::New;
+        let tracks: Vec<usize> = (0..own.tracks.len()).filter(new).collect();
+        for track in tracks {
+            // Without own ports for it, it is asked for when somebody wants it.
+            let _ = self.setup_at_origin(upstream, track);
+        }
+        self.ask(upstream, Job::Play { headers: Vec::new(), waiter: None });
     }
 
     /// A session joins a presentation that plays.

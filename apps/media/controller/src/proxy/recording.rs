@@ -13,7 +13,8 @@ impl<W: World> Proxy<W> {
         let (Some(name), Some(description)) = (&own.recorded_as, &own.description) else { return };
         let Some(of) = own.tracks.get_mut(track).filter(|of| of.state == TrackState::Ready) else { return };
         if !of.audience.is_recorded {
-            of.audience.is_recorded = self.world.begin_recording(of.number, &Recorded { name, description, track });
+            of.audience.is_recorded =
+                self.world.begin_recording(of.number, &Recorded { name, description, track, film: None });
         }
     }
 

@@ -134,6 +134,11 @@ impl Upstream {
         }
     }
 
+    /// It goes on elsewhere from a place on.
+    pub(super) fn go_on_from(&mut self, npt: f64) {
+        (self.position.npt, self.position.scale) = (npt, 1.0);
+    }
+
     /// Where it is to be played from, where the origin does not know that.
     pub(super) fn lost_position(&self) -> Option<(String, String)> {
         (self.position.is_lost && !self.live).then(|| ("Range".into(), format!("npt={:.3}-", self.position.npt)))
@@ -146,7 +151,7 @@ impl<W: World> Proxy<W> {
         let (now, retry) = (self.now, self.settings.timeouts.retry);
         let Some(own) = self.upstreams.get(&id) else { return false };
         // Who is not asked can't be asked again.
-        if own.viewers.is_empty() && own.waiting.is_empty() || own.source.is_some() {
+        if !own.is_wanted() || own.source.is_some() {
             return false;
         }
         let recovery = own.recovery.as_ref();
@@ -250,6 +255,8 @@ impl<W: World> Proxy<W> {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         tracing::warn!(origin = %url, lost = %own.url, "a stream is asked for once more");
         own.recovery.iter_mut().for_each(|own| (own.step, own.to) = (Step::Asks, None));
+        // What a copy has not, its origin has.
+        own.set_copy(false);
         (own.server, own.base) = (server, url.clone());
         own.url = url;
         own.timeout = Duration::from_secs(60);
@@ -262,7 +269,7 @@ impl<W: World> Proxy<W> {
     pub(super) fn recovery_tick(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get(&id) else { return };
         let Some(recovery) = &own.recovery else { return };
-        if own.viewers.is_empty() && own.waiting.is_empty() {
+        if !own.is_wanted() {
             return self.end_upstream(id);
         }
         if matches!(recovery.step, Step::Waits(until) if until > self.now) || !self.may_ask() {

@@ -17,6 +17,11 @@ impl<W: World> Proxy<W> {
             Ok(url) => url,
             Err(why) => return self.fail_upstream(id, 502, &why),
         };
+        self.ask_instead(id, url);
+    }
+
+    /// Asks for a presentation of which nothing was set up yet at another place.
+    pub(super) fn ask_instead(&mut self, id: UpstreamId, url: String) {
         let (connection, before) = (self.new_id(), {
             let Some(own) = self.upstreams.get_mut(&id) else { return };
             own.url.clone_from(&url);

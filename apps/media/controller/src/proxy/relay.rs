@@ -48,6 +48,9 @@ impl<W: World> Proxy<W> {
     pub(super) fn relay(&mut self, upstream: UpstreamId, track: usize, packet: &[u8]) {
         let Some(header) = rtp::Header::read(packet) else { return };
         self.counts.relayed += 1;
+        if self.upstreams.get(&upstream).is_some_and(Upstream::is_copy) {
+            self.counts.film_bytes += packet.len() as u64;
+        }
         // Where its origin is another one than before, and this is the first packet.
         self.resume(upstream, track, header);
         self.record_packet(upstream, track, packet);

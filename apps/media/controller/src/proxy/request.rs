@@ -64,6 +64,7 @@ impl Upstream {
             Job::Describe => {
                 let mut request = Request::new("DESCRIBE", &self.url);
                 request.headers.push("Accept", "application/sdp");
+                self.asks_since().into_iter().for_each(|then| request.headers.push("If-Modified-Since", then));
                 request
             }
             Job::Setup { track } => {

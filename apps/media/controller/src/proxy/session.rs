@@ -288,7 +288,7 @@ impl<W: World> Proxy<W> {
         }
         let Some(upstream) = self.upstreams.get_mut(&session.upstream) else { return };
         upstream.viewers.remove(&id);
-        if upstream.viewers.is_empty() && upstream.publisher.is_none() {
+        if upstream.viewers.is_empty() && upstream.publisher.is_none() && !upstream.always {
             return self.end_upstream(session.upstream);
         }
         for track in session.viewers.tracks() {

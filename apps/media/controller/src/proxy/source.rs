@@ -272,7 +272,7 @@ impl<W: World> Proxy<W> {
     /// What is due for a source: it ends when nobody wants it, and is given up when nothing has come for too long.
     pub(super) fn source_tick(&mut self, id: UpstreamId) {
         let Some(own) = self.upstreams.get(&id) else { return };
-        if own.viewers.is_empty() && own.waiting.is_empty() && self.now.saturating_sub(own.used) > UNUSED {
+        if !own.is_wanted() && self.now.saturating_sub(own.used) > UNUSED {
             return self.end_upstream(id);
         }
         self.measure(id);

@@ -95,11 +95,13 @@ impl<W: World> Proxy<W> {
             (0..tracks).for_each(|track| self.update_flow(*id, track));
             self.update_flows(*id);
         }
+        // What is recorded always goes on without viewers, too.
+        self.always_tick();
         for (id, why) in broken {
             self.fail_upstream(id, 502, why);
         }
         for id in streams {
-            if self.upstreams.get(&id).is_some_and(|own| own.viewers.is_empty()) {
+            if self.upstreams.get(&id).is_some_and(|own| own.viewers.is_empty() && !own.always) {
                 self.end_upstream(id);
             }
         }
@@ -243,10 +245,11 @@ impl<W: World> Proxy<W> {
         if record.joinable && server.is_none_or(|id| self.pools.get(id).is_some_and(|own| own.is_wanted())) {
             self.joinable.insert(presentation.clone(), id);
         }
-        let named = |own: &&Named| own.record && own.url == presentation.url && own.pool == presentation.pool;
+        let named = |own: &&Named| own.record.is_on() && own.url == presentation.url && own.pool == presentation.pool;
         let target = Target {
             recorded_as: self.settings.streams.iter().find(named).map(|own| own.name.clone()),
             presentation,
+            film: None,
             base: String::new(),
             track: None,
             name: None,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use wire::rtsp::url::{self, Url};
 
 use super::ClientId;
+use crate::cache::copies;
 use crate::cache::start::{HOST, START, Start};
 use crate::settings::access::Access;
 use crate::settings::plain::Plain;
-use crate::settings::{Credentials, Settings};
+use crate::settings::{Credentials, Named, Settings};
 
 /// A presentation at its origin. Clients that ask for the same may share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +48,8 @@ pub struct Target {
     pub plain: Option<Arc<Plain>>,
     /// The name by which it is recorded, where it is to be.
     pub recorded_as: Option<String>,
+    /// The key by which it is found in the cache where it is a film, and may be served from there.
+    pub film: Option<String>,
     /// Who may view it.
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
@@ -61,6 +64,31 @@ const TRACK: &str = "/trackID=";
 /// The URL of a track, as clients get it.
 pub fn track_url(base: &str, track: usize) -> String {
     format!("{base}{TRACK}{track}")
+}
+
+impl Target {
+    /// A stream of the configuration.
+    pub(super) fn named(own: &Named, viewers: Arc<Access>, settings: &Settings) -> Target {
+        let (url, pool, credentials) = (own.url.clone(), own.pool.clone(), own.credentials.clone());
+        let is_rtsp = own.plain.is_none() && own.publish.is_none() && own.live != Some(true);
+        let of_url = || pool.is_none() && is_film(settings, &url);
+        let film = (is_rtsp && own.cache.unwrap_or_else(of_url)).then(|| copies::key(&url, pool.as_deref()));
+        Target {
+            presentation: Presentation { url, pool, credentials, prover: None },
+            base: String::new(),
+            track: None,
+            name: Some(own.name.clone()),
+            live: own.live,
+            forwarded: false,
+            carried: own.carried,
+            multicast: own.multicast,
+            plain: own.plain.clone(),
+            recorded_as: own.record.is_on().then(|| own.name.clone()),
+            film,
+            viewers,
+            publish: own.publish.clone(),
+        }
+    }
 }
 
 /// What the URL of a client means that has connected to an own address, or the status of the answer.
@@ -83,6 +111,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             multicast: false,
             plain: None,
             recorded_as: None,
+            film: None,
             viewers,
             publish: None,
         }
@@ -98,7 +127,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     let plain = path.split('?').next().unwrap_or(path);
     if let Some(own) = settings.stream(plain) {
         let viewers = own.viewers.clone().unwrap_or_else(|| settings.viewers.clone());
-        if let Some(text) = url::parameter(path, START).filter(|_| own.record) {
+        if let Some(text) = url::parameter(path, START).filter(|_| own.record.is_on()) {
             Start::parse(text).ok_or(457u16)?;
             let url = format!("rtsp://{HOST}/{}?{START}={text}", own.name);
             let presentation = Presentation { url, pool: None, credentials: None, prover: None };
@@ -106,13 +135,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             let (name, live, carried) = (Some(own.name.clone()), Some(false), Some(true));
             return Ok(Target { name, live, carried, ..target(presentation, viewers) });
         }
-        let (url, pool) = (own.url.clone(), own.pool.clone());
-        let presentation = Presentation { url, pool, credentials: own.credentials.clone(), prover: None };
-        let (name, publish) = (Some(own.name.clone()), own.publish.clone());
-        let (live, carried, multicast, plain) = (own.live, own.carried, own.multicast, own.plain.clone());
-        let recorded_as = own.record.then(|| own.name.clone());
-        let known = Target { name, live, carried, multicast, plain, publish, ..target(presentation, viewers) };
-        return Ok(Target { recorded_as, ..known });
+        return Ok(Target { base: base.to_owned(), track, ..Target::named(own, viewers, settings) });
     }
     if settings.origins.is_empty() {
         return Err(404);
@@ -127,7 +150,14 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     // What is the proxy's own is no business of the origin's.
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
-    Ok(target(Presentation { url, pool: None, credentials: None, prover: None }, settings.viewers.clone()))
+    let film = is_film(settings, &url).then(|| copies::key(&url, None));
+    let presentation = Presentation { url, pool: None, credentials: None, prover: None };
+    Ok(Target { film, ..target(presentation, settings.viewers.clone()) })
+}
+
+/// Whether a film of this URL may be served from the cache.
+fn is_film(settings: &Settings, url: &str) -> bool {
+    settings.cache.as_ref().is_some_and(|own| own.films.prefixes.iter().any(|prefix| url.starts_with(prefix.as_str())))
 }
 
 /// Whether two URLs, or their paths, mean the same presentation, or tracks of it.
@@ -151,7 +181,8 @@ fn without_track(text: &str) -> (&str, Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Allowed, Named};
+    use crate::settings::Allowed;
+    use crate::settings::cache::Record;
 
     fn settings() -> Settings {
         let credentials = Some(Credentials { user: "u".into(), password: "p".into() });
@@ -185,7 +216,7 @@ mod tests {
         assert_eq!((&*own.presentation.url, own.name.as_deref(), own.live), ("rtsp://cam/1", Some("door"), Some(true)));
         // What was recorded of a stream, from a time on.
         let mut recorded = settings.clone();
-        recorded.streams[0].record = true;
+        recorded.streams[0].record = Record::Viewed;
         let own = target("rtsp://proxy/door?start=-10m/trackID=0", &recorded).unwrap();
         assert_eq!((&*own.presentation.url, own.live), ("rtsp://recordings.invalid/door?start=-10m", Some(false)));
         assert_eq!((own.presentation.credentials, own.track, own.recorded_as), (None, Some(0), None));

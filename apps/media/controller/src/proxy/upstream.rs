@@ -9,6 +9,7 @@ use wire::rtsp::message::Request;
 use wire::rtsp::url::{self, Url};
 use wire::sdp::Description;
 
+use super::film::Film;
 use super::forward::Proofs;
 use super::recovery::{Position, Recovery};
 use super::request::Job;
@@ -28,6 +29,10 @@ pub(super) struct Upstream {
     pub(super) presentation: Presentation,
     /// The name by which it is recorded, where it is to be.
     pub(super) recorded_as: Option<String>,
+    /// What is known of its copy in the cache, where it may have one.
+    pub(super) film: Option<Film>,
+    /// Whether it is recorded without viewers, too.
+    pub(super) always: bool,
     /// The server of its pool that it comes from.
     pub(super) server: Option<ServerId>,
     /// Its URL, after redirections.
@@ -97,6 +102,8 @@ impl Upstream {
         Upstream {
             presentation: target.presentation.clone(),
             recorded_as: target.recorded_as.clone(),
+            film: None,
+            always: false,
             server,
             base: url.clone(),
             url,
@@ -133,6 +140,11 @@ impl Upstream {
         }
     }
 
+    /// Whether anybody wants it: sessions, those who wait for some, or a recording.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.always || !self.viewers.is_empty() || !self.waiting.is_empty()
+    }
+
     /// Whether PLAY is on its way.
     pub(super) fn is_asked_to_play(&self) -> bool {
         let asked = self.asked.iter().map(|(_, _, job, _)| job);
@@ -146,11 +158,18 @@ impl<W: World> Proxy<W> {
         if let Some(plain) = &target.plain {
             return self.open_source(target, plain);
         }
-        let (server, url) = self.place(&target.presentation, &[]).ok_or(503u16)?;
+        let copy = self.copy_of(target);
+        let is_copy = copy.is_some();
+        let place = copy.map(|url| (None, url)).or_else(|| self.place(&target.presentation, &[]));
+        let (server, url) = place.ok_or(503u16)?;
         let (id, connection) = (self.new_id(), self.new_id());
-        let upstream = Upstream::new(target, (server, url), connection, self.now);
+        let mut upstream = Upstream::new(target, (server, url), connection, self.now);
         self.counts.upstreams += 1;
-        self.counts_of(server, &upstream.url).asked += 1;
+        if is_copy {
+            upstream.begin_copy(target);
+        } else {
+            self.counts_of(server, &upstream.url).asked += 1;
+        }
         self.upstreams.insert(id, upstream);
         self.connect(id, connection);
         Ok(id)
@@ -197,6 +216,9 @@ impl<W: World> Proxy<W> {
 
     /// Sends a request, with a password for the `tries`-th time.
     pub(super) fn send(&mut self, id: UpstreamId, job: Job, tries: u32) {
+        if let Job::Play { headers, .. } = &job {
+            self.record_film(id, headers);
+        }
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let request = own.request(&job, &self.pseudonym);
         own.asked = Some((own.cseq, self.now, job, tries));
@@ -217,6 +239,10 @@ impl<W: World> Proxy<W> {
     pub(super) fn fail_upstream(&mut self, id: UpstreamId, status: u16, why: &str) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         tracing::warn!(origin = %url::shown(&own.url), "{why}");
+        if self.copy_failed(id) || (status >= 500 && self.serve_unasked(id)) {
+            return;
+        }
+        let Some(own) = self.upstreams.get_mut(&id) else { return };
         self.counts.failed += 1;
         let (server, url) = (own.server, own.url.clone());
         let origin = self.counts_of(server, &url);
@@ -319,7 +345,7 @@ impl<W: World> Proxy<W> {
         if own.asked.as_ref().is_some_and(|(_, sent, ..)| since(*sent) > timeouts.answer) {
             return self.fail_upstream(id, 504, "no answer in time");
         }
-        let unused = own.viewers.is_empty() && own.waiting.is_empty() && own.asked.is_none();
+        let unused = !own.is_wanted() && own.asked.is_none();
         // Whoever is asked for a password may have to think about it.
         let kept = if own.proofs.wanted { timeouts.idle.max(UNUSED) } else { UNUSED };
         if unused && since(own.used) > kept {

@@ -1,6 +1,7 @@
 //! What the proxy asks of its surroundings, and what it has them do.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use wire::picture::{Coding, Contents};
 
@@ -48,6 +49,19 @@ pub trait World {
     fn begin_recording(&mut self, _track: u32, _what: &Recorded<'_>) -> bool {
         false
     }
+    /// Whether films may be recorded, and served from what was recorded.
+    fn keeps_films(&self) -> bool {
+        false
+    }
+    /// Packets of a track come, and it is said later of which part of a film they are.
+    fn expect_recording(&mut self, _track: u32) {}
+    /// The origin of a film says that it is as it was recorded; until when it need not be asked again, in microseconds
+    /// since 1970.
+    fn confirm_film(&mut self, _key: &str, _expires: u64) {}
+    /// It is another one.
+    fn forget_film(&mut self, _key: &str) {}
+    /// The wall clock, since 1970.
+    fn wall(&mut self) -> Duration;
     /// A packet of a track that is recorded.
     fn record(&mut self, _track: u32, _packet: &[u8]) {}
     /// Ends the recording of a track.

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cache;
+pub mod http;
 pub mod plain;
 pub mod pools;
 pub mod read;
@@ -15,7 +16,8 @@ use control::access_log::LogSettings;
 use wire::rtsp::auth::Scheme;
 
 use self::access::Access;
-use self::cache::CacheSettings;
+use self::cache::{CacheSettings, Record};
+use self::http::HttpSettings;
 use self::plain::Plain;
 use self::pools::Pool;
 
@@ -48,6 +50,8 @@ pub struct Settings {
     pub log: Option<LogSettings>,
     /// Where streams are recorded.
     pub cache: Option<CacheSettings>,
+    /// Where recordings are served by HTTP.
+    pub http: Option<HttpSettings>,
     /// Whether sessions go on in the next process where this one is told to end.
     pub outlast: bool,
 }
@@ -111,8 +115,11 @@ pub struct Named {
     pub multicast: bool,
     /// Its source, where that has no RTSP.
     pub plain: Option<Arc<Plain>>,
-    /// Whether it is recorded as long as it comes.
-    pub record: bool,
+    /// When it is recorded.
+    pub record: Record,
+    /// Whether it is a film that is recorded while it is viewed, and served from what was recorded; where nothing is
+    /// said, its URL decides.
+    pub cache: Option<bool>,
     /// Who may view it; where nothing is said, whoever may view any.
     pub viewers: Option<Arc<Access>>,
     /// Who may publish it, where it does not come from an origin.
@@ -207,6 +214,7 @@ impl Default for Settings {
             },
             log: None,
             cache: None,
+            http: None,
             outlast: false,
         }
     }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod amounts;
 mod cache;
+mod http;
 mod plain;
 mod pools;
 
@@ -14,6 +15,7 @@ use control::document::{self, Errors, Path, Table, Value};
 use toml::de::DeValue;
 use wire::rtsp::url::{Url, host_port};
 
+use super::cache::Record;
 use super::pools::Pool;
 use super::{Allowed, Credentials, Named, Settings};
 use crate::proxy::MOST_RECEIVERS;
@@ -38,11 +40,13 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "timeouts",
         "log",
         "cache",
+        "http",
         "at_end",
     ];
     document::only(table, path, &known, errors);
     let mut settings = Settings::default();
-    let mut reader = Reader { errors, pools: Vec::new(), reads: Reads { of_stream: &["record"], ..Reads::default() } };
+    let mut reader =
+        Reader { errors, pools: Vec::new(), reads: Reads { of_stream: &["record", "cache"], ..Reads::default() } };
     let accepted = "an address and a port, such as \"0.0.0.0:554\" or \"[::]:554\", or a list of them";
     let listen = reader.several(table, path, "listen", accepted, |text| text.parse().ok());
     if !listen.is_empty() {
@@ -99,6 +103,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         timeouts.silence = reader.time_or_none(table, &path, "silence", timeouts.silence);
         timeouts.retry = reader.time_or_none(table, &path, "retry", timeouts.retry);
     }
+    settings.http = reader.http(table, path, &settings);
     settings.log = table.get("log").and_then(|value| LogSettings::read(value, &path.key("log"), reader.errors));
     settings.outlast = outlast(table, path, reader.errors);
     settings.pools = reader.pools;
@@ -241,7 +246,7 @@ impl Reader<'_, '_> {
             self.stream(name, value, &path.key(name), settings)
         };
         let streams: Vec<Named> = table.iter().filter_map(one).collect();
-        if let Some(own) = streams.iter().find(|own| own.record && settings.cache.is_none()) {
+        if let Some(own) = streams.iter().find(|own| own.record.is_on() && settings.cache.is_none()) {
             let problem = "there is no cache for its recordings";
             let accepted = "`directory` in [controllers.media.cache]";
             self.errors.add(value.span().start, &path.key(&own.name).key("record"), problem, accepted);
@@ -287,19 +292,38 @@ impl Reader<'_, '_> {
             "multicast" => Some((false, true)),
             _ => None,
         };
+        let cache = table.get("cache").and_then(|value| document::boolean(value, &path.key("cache"), self.errors));
+        if cache == Some(true) && settings.cache.is_none() {
+            let accepted = "`directory` in [controllers.media.cache]";
+            let problem = "there is no cache for what is recorded";
+            self.errors.add(value.span().start, &path.key("cache"), problem, accepted);
+        }
         let accepted = "\"udp\", \"tcp\" or \"multicast\"; UDP, and TCP where the server refuses it, otherwise";
         let transport =
             table.get("transport").and_then(|value| self.parsed(value, &path.key("transport"), accepted, transport));
         let (carried, multicast) = (transport.map(|own| own.0), transport.is_some_and(|own| own.1));
         let viewers = self.access(table, path, "viewers", &settings.users).map(Arc::new);
         let (name, url) = (name.to_owned(), text?);
-        Some(Named { name, url, pool, credentials, live, carried, multicast, viewers, record, ..Named::default() })
+        let known = Named { live, carried, multicast, viewers, record, cache, ..Named::default() };
+        Some(Named { name, url, pool, credentials, ..known })
     }
 
-    /// Whether a stream is recorded.
-    fn record(&mut self, table: &Table, path: &Path) -> bool {
-        let read = table.get("record").map(|value| document::boolean(value, &path.key("record"), self.errors));
-        read.flatten().unwrap_or_default()
+    /// When a stream is recorded.
+    fn record(&mut self, table: &Table, path: &Path) -> Record {
+        let Some(value) = table.get("record") else { return Record::default() };
+        let named = |text: &str| match text {
+            "viewed" => Some(Record::Viewed),
+            "always" => Some(Record::Always),
+            _ => None,
+        };
+        match value.get_ref() {
+            DeValue::Boolean(false) => Record::Never,
+            DeValue::Boolean(true) => Record::Viewed,
+            _ => {
+                let accepted = "true or \"viewed\", \"always\", or false";
+                self.parsed(value, &path.key("record"), accepted, named).unwrap_or_default()
+            }
+        }
     }
 
     /// A stream's URL at its only origin.

@@ -50,7 +50,8 @@ impl Listeners {
     }
 }
 
-fn bind(address: SocketAddr, both: bool) -> io::Result<TcpListener> {
+/// Listens on an address, for the other version of IP, too, where that is said.
+pub fn bind(address: SocketAddr, both: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     if address.is_ipv6() {

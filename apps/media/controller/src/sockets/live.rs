@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 use routes::Lookup;
@@ -120,6 +120,26 @@ impl World for Live {
 
     fn begin_recording(&mut self, track: u32, what: &Recorded<'_>) -> bool {
         self.recordings.as_mut().map(|own| own.begin(track, what)).is_some()
+    }
+
+    fn keeps_films(&self) -> bool {
+        self.recordings.is_some()
+    }
+
+    fn expect_recording(&mut self, track: u32) {
+        self.recordings.iter_mut().for_each(|own| own.expect(track));
+    }
+
+    fn confirm_film(&mut self, key: &str, expires: u64) {
+        self.recordings.iter().for_each(|own| own.confirmed.note(key, expires));
+    }
+
+    fn forget_film(&mut self, key: &str) {
+        self.recordings.iter().for_each(|own| own.forget(key));
+    }
+
+    fn wall(&mut self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
     fn record(&mut self, track: u32, packet: &[u8]) {

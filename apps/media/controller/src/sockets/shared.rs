@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use control::access_log::AccessLog;
+use control::access_log::{AccessLog, LogFormat};
 use control::application::{Answer, Kept};
 use dataplane::controller::{Group, Link, Table};
+use media_cache::Cache;
 use routes::Lookup;
 use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
@@ -20,12 +21,12 @@ use super::group_input::GroupInput;
 use super::live::Live;
 use super::origin;
 use super::outbox::Outbox;
-use super::recording;
+use super::recording::{self, Played};
 use super::thinning::Fate;
 use crate::admin::{cache, queries};
 use crate::cache::recordings::Recordings;
-use crate::cache::start::HOST;
 use crate::log::access_log::Line;
+use crate::proxy::http::Numbers;
 use crate::proxy::world::{Effect, From, World as _};
 use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
 use crate::settings::Settings;
@@ -75,7 +76,11 @@ struct State {
     clients: BTreeMap<ClientId, Arc<Outbox>>,
     origins: BTreeMap<OriginId, Arc<Outbox>>,
     log: Option<AccessLog>,
+    http: Option<CountHttp>,
 }
+
+/// Counts viewers by HTTP.
+type CountHttp = Box<dyn Fn() -> Numbers + Send>;
 
 impl Shared {
     /// A proxy without connections, with what was kept by another one.
@@ -90,6 +95,7 @@ impl Shared {
             clients: BTreeMap::new(),
             origins: BTreeMap::new(),
             log,
+            http: None,
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
@@ -232,21 +238,39 @@ impl Shared {
 
     /// Answers a query.
     pub fn query(&self, name: &str, with: &Json) -> Answer {
-        let cache = self.lock().proxy.world.recordings.as_ref().map(|own| own.cache().clone());
-        if let Some(answer) = cache::answer(cache.as_ref(), name, with) {
+        if let Some(answer) = cache::answer(self.cache().as_ref(), name, with) {
             return answer;
         }
         let (counts, unwritten) = {
             let state = self.lock();
             (state.log.as_ref().map(AccessLog::counts), state.kept.failed())
         };
+        let http = self.lock().http.as_ref().map(|count| count());
         self.event(|proxy| {
+            proxy.counts.http = http;
             proxy.counts.unwritten = unwritten;
             if let Some((lost, written)) = counts {
                 (proxy.counts.log_lost, proxy.counts.log_written) = (lost, written);
             }
             queries::answer(proxy, name, with)
         })
+    }
+
+    /// Viewers by HTTP are counted so from now on.
+    pub fn count_http(&self, count: CountHttp) {
+        self.lock().http = Some(count);
+    }
+
+    /// Adds a line to the access log, where there is one.
+    pub fn log(&self, text: impl FnOnce(LogFormat) -> String) {
+        if let Some(own) = &self.lock().log {
+            own.line(text);
+        }
+    }
+
+    /// Where streams are recorded.
+    pub fn cache(&self) -> Option<Cache> {
+        self.lock().proxy.world.recordings.as_ref().map(|own| own.cache().clone())
     }
 
     /// Ends all sessions; origins are told.
@@ -299,9 +323,10 @@ impl State {
             Effect::Connect { id, host, port } => {
                 let outbox = Arc::new(Outbox::default());
                 self.origins.insert(id, outbox.clone());
-                let recordings = self.proxy.world.recordings.as_ref().filter(|_| host == HOST);
-                match recordings.map(|own| own.cache().clone()) {
-                    Some(cache) => tokio::spawn(recording::run(id, cache, outbox, shared.clone())),
+                let recordings = self.proxy.world.recordings.as_ref();
+                let played = recordings.and_then(|own| Played::at(&host, own.cache(), &own.confirmed));
+                match played {
+                    Some(played) => tokio::spawn(recording::run(id, played, outbox, shared.clone())),
                     None => tokio::spawn(origin::run(id, host, port, outbox, shared.clone())),
                 };
             }

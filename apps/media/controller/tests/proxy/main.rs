@@ -2,9 +2,12 @@
 
 mod access;
 mod accounts;
+mod always;
+mod films;
 mod forward;
 mod groups;
 mod hostile;
+mod http;
 mod late;
 mod leavings;
 mod model;

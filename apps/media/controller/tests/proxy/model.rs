@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::cache::recordings::Recorded;
 use media::proxy::accounts::Ended;
 use media::proxy::world::{Effect, From, Listening, World};
 use media::proxy::{ClientId, Left, OriginId, Proxy};
@@ -35,7 +36,14 @@ pub struct Surroundings {
     pub clock: u64,
     /// Receivers to which the program does not know the way.
     pub unknown: BTreeSet<IpAddr>,
+    /// Tracks that are recorded, and as what.
+    pub recorded: BTreeMap<u32, String>,
+    /// Whether films are.
+    pub keeps_films: bool,
 }
+
+/// A track of which it is not said yet as what it is recorded.
+const EXPECTED: &str = "expected";
 
 impl World for Surroundings {
     fn random(&mut self) -> u64 {
@@ -98,6 +106,29 @@ impl World for Surroundings {
 
     fn set_member(&mut self, track: u32, member: u32, receiver: &Receiver) {
         self.members.insert((track, member), *receiver).expect("a member");
+    }
+
+    fn begin_recording(&mut self, track: u32, what: &Recorded<'_>) -> bool {
+        let at = what.film.as_ref().map_or_else(String::new, |own| format!(" from {}", own.source.position));
+        let before = self.recorded.insert(track, format!("{} {}{at}", what.name, what.track));
+        assert!(before.is_none_or(|own| own == EXPECTED), "it is recorded once");
+        true
+    }
+
+    fn keeps_films(&self) -> bool {
+        self.keeps_films
+    }
+
+    fn expect_recording(&mut self, track: u32) {
+        assert_eq!(self.recorded.insert(track, EXPECTED.into()), None);
+    }
+
+    fn end_recording(&mut self, track: u32) {
+        self.recorded.remove(&track).expect("it is recorded");
+    }
+
+    fn wall(&mut self) -> Duration {
+        Duration::from_secs(1_795_546_800) + Duration::from_nanos(self.clock)
     }
 
     fn clock(&mut self) -> u64 {
@@ -299,6 +330,7 @@ impl Model {
         let mut settings = Settings::clone(&self.settings);
         let mut world = std::mem::take(&mut self.proxy.world);
         world.pairs.clear();
+        world.recorded.clear();
         world.clock = self.now.as_nanos() as u64;
         change(&mut settings, &mut world);
         self.settings = Arc::new(settings);
@@ -452,6 +484,7 @@ impl Model {
         assert!(self.proxy.world.pairs.is_empty(), "{:?}", self.proxy.world.pairs);
         assert!(self.flows.is_empty(), "{:?}", self.flows);
         assert!(self.proxy.world.members.is_empty(), "{:?}", self.proxy.world.members);
+        assert!(self.proxy.world.recorded.is_empty(), "{:?}", self.proxy.world.recorded);
         let open: Vec<_> = self.origins.keys().filter(|id| !self.closed_origins.contains(id)).collect();
         assert!(open.is_empty(), "{open:?}");
         let records: Vec<_> = self.records.keys().filter(|key| *key != "alive").collect();

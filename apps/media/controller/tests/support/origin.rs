@@ -1,5 +1,7 @@
 //! A model of an origin: a server of RTSP that answers requests, with the oddities that real ones have.
 
+use std::sync::{Arc, Mutex};
+
 use md5::{Digest, Md5};
 use wire::rtsp::message::{Request, Response};
 use wire::rtsp::transport;
@@ -45,6 +47,12 @@ pub struct Options {
     pub jump: u16,
     /// The methods that it says it has.
     pub public: String,
+    /// Header fields of the answer to DESCRIBE.
+    pub said: Vec<(&'static str, &'static str)>,
+    /// How long it is, in seconds.
+    pub length: f64,
+    /// When it was changed last, where that is said.
+    pub modified: Arc<Mutex<Option<String>>>,
     /// The name of the first track's encoding, and the payload type.
     pub coding: Option<(&'static str, u8)>,
 }
@@ -71,6 +79,9 @@ impl Default for Options {
             first: 100,
             jump: 0,
             public: "OPTIONS, DESCRIBE, SETUP, TEARDOWN, PLAY, PAUSE, GET_PARAMETER".into(),
+            said: Vec::new(),
+            length: 12.5,
+            modified: Arc::default(),
             coding: None,
         }
     }
@@ -152,10 +163,20 @@ impl Origin {
                     response.headers.push("Location", to.clone());
                     return Some(response);
                 }
+                if let Some(modified) = &*self.options.modified.lock().unwrap() {
+                    if request.headers.get("if-modified-since") == Some(modified) {
+                        return Some(Response::new(304, request.cseq()));
+                    }
+                    response.headers.push("Last-Modified", modified.clone());
+                }
+                self.options.said.iter().for_each(|(name, value)| response.headers.push(name, *value));
+                if request.url.contains("/kept") {
+                    response.headers.push("Cache-Control", "public, max-age=600");
+                }
                 response.headers.push("Content-Type", "application/sdp");
                 let base = self.options.content_base.clone();
                 response.headers.push("Content-Base", base.unwrap_or(format!("{}/", request.url)));
-                response.body = self.description().into_bytes();
+                response.body = self.description(&request.url).into_bytes();
             }
             "SETUP" if self.ports.len() >= self.options.most_setups => return Some(Response::new(453, request.cseq())),
             "SETUP" => {
@@ -209,8 +230,9 @@ impl Origin {
         Some(response)
     }
 
-    fn description(&self) -> String {
-        let range = if self.options.live { "npt=now-" } else { "npt=0-12.5" };
+    fn description(&self, url: &str) -> String {
+        let length = if url.contains("/part") { 60.0 } else { self.options.length };
+        let range = if self.options.live { "npt=now-".to_owned() } else { format!("npt=0-{length}") };
         let mut text =
             format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
         for track in 0..self.options.tracks {

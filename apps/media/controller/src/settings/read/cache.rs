@@ -7,7 +7,7 @@ use baker::syntax::duration;
 use media_cache::Durability;
 
 use super::*;
-use crate::settings::cache::CacheSettings;
+use crate::settings::cache::{CacheSettings, Films};
 
 /// Ages that recordings may be removed at, in seconds.
 const AGES: std::ops::RangeInclusive<u64> = 60..=10 * 366 * 86_400;
@@ -17,6 +17,7 @@ impl Reader<'_, '_> {
         let (value, path) = (table.get("cache")?, path.key("cache"));
         let table = document::table(value, &path, self.errors)?;
         let known = ["directory", "quota", "free", "age", "segment", "segment_size", "block", "sync", "direct"];
+        let known = [&known[..], &["films", "after", "fresh"]].concat();
         document::only(table, &path, &known, self.errors);
         let mut own = media_cache::Settings::default();
         own.quota = self.size(table, &path, "quota", (16 << 20, 1 << 60), own.quota);
@@ -39,6 +40,13 @@ impl Reader<'_, '_> {
         own.sync = read.unwrap_or(own.sync);
         let direct = table.get("direct").and_then(|own| document::boolean(own, &path.key("direct"), self.errors));
         own.direct = direct.unwrap_or(own.direct);
+        let mut films = Films::default();
+        let accepted = "what URLs at origins begin with, such as \"rtsp://10.0.2.11/\", or a list of it";
+        films.prefixes = self.several(table, &path, "films", accepted, |text| {
+            text.get(..7).filter(|own| own.eq_ignore_ascii_case("rtsp://")).map(|_| text.to_owned())
+        });
+        films.after = self.number(table, &path, "after", 1, 1_000_000, films.after.into()) as u32;
+        films.fresh = self.time_or_none(table, &path, "fresh", films.fresh);
         if let Err(why) = own.check() {
             self.errors.add(value.span().start, &path, why, "other sizes");
         }
@@ -47,7 +55,7 @@ impl Reader<'_, '_> {
             return None;
         };
         let directory = document::string(directory, &path.key("directory"), "a directory", self.errors)?;
-        Some(CacheSettings { directory: PathBuf::from(directory), own })
+        Some(CacheSettings { directory: PathBuf::from(directory), own, films })
     }
 
     /// A size in bytes.

@@ -1,0 +1,78 @@
+//! `bench cache`: what recording costs, and what a full catalogue does to it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `record` | a stream of 1 Gbit/s to a disk, against one write for each packet |
+//! | `entries` | operations with 10, 1000, 100 000 segments in the catalogue |
+
+mod entries;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use crate::results::Results;
+use crate::{Effort, text};
+
+/// A directory that ends with the measurement.
+struct Directory(PathBuf);
+
+impl Directory {
+    /// On the disk that is to be measured: `DIRECTORY`, or `target/bench`.
+    fn new(name: &str) -> Result<Directory, String> {
+        let on = std::env::var_os("DIRECTORY").map_or_else(|| PathBuf::from("target/bench"), PathBuf::from);
+        let path = on.join(format!("cache-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(text)?;
+        Ok(Directory(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs both parts, or that which `PART=record` names.
+pub fn run(effort: Effort) -> Result<Results, String> {
+    let mut results = Results::default();
+    let parts = std::env::var("PART").unwrap_or_default();
+    let wanted = |part: &str| parts.is_empty() || parts.split(',').any(|named| named == part);
+    if wanted("record") {
+        record::measure(effort, &mut results)?;
+    }
+    if wanted("entries") {
+        entries::measure(effort, &mut results)?;
+    }
+    Ok(results)
+}
+
+/// What is recorded here.
+fn source(key: &str) -> media_cache::Source {
+    media_cache::Source {
+        key: key.to_owned(),
+        track: 0,
+        kind: media_cache::Kind::Mp2t,
+        encoding: "MP2T".to_owned(),
+        clock_rate: 90_000,
+        format: String::new(),
+        position: None,
+        sdp: String::new(),
+    }
+}
+
+/// An RTP packet of MPEG-TS with a number.
+fn packet(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0x80, 33];
+    bytes.extend((number as u16).to_be_bytes());
+    bytes.extend((number as u32).to_be_bytes());
+    bytes.extend([0, 0, 0, 1]);
+    for _ in 0..7 {
+        bytes.extend([0x47, 1, 0, 0x10]);
+        bytes.extend([number as u8; 184]);
+    }
+    bytes
+}

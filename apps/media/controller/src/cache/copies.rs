@@ -1,0 +1,231 @@
+//! Copies of origins' films: what was recorded of them while somebody played them, as films of their own. What there is
+//! of one ends where nobody has played on; the origin has the rest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use media_cache::{Cache, Summary};
+use wire::rtsp::range::Range;
+use wire::sdp::Description;
+
+use super::film::{Begin, Film, Reading};
+use super::recorded::RecordedFilm;
+use super::timeline::{Timeline, summaries};
+
+/// The host of copies in URLs, of which those are meant that may be served without a question to their origin,
+pub const HOST: &str = "films.invalid";
+/// and that of all of them (RFC 6761 section 6.4).
+pub const ANY: &str = "any.films.invalid";
+/// In front of films' keys: no name of a stream has a space.
+const KEY: &str = "film ";
+/// A film that lacks so little at its end is whole; one that has so little behind a place has nothing there.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// By what a film is found, given its URL at its origin, or in its pool.
+pub fn key(url: &str, pool: Option<&str>) -> String {
+    pool.map_or_else(|| format!("{KEY}{url}"), |pool| format!("{KEY}{pool} {url}"))
+}
+
+/// The URL of a copy of a film at one of these hosts.
+pub fn url(host: &str, key: &str) -> String {
+    // A URL has no spaces.
+    format!("rtsp://{host}/{}", key.strip_prefix(KEY).unwrap_or(key).replacen(' ', "|", 1))
+}
+
+/// The key in such a URL's path.
+pub fn key_of(path: &str) -> String {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    format!("{KEY}{}", path.replacen('|', " ", 1))
+}
+
+/// By what it is seen whether a film is still the one that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// When it was changed last (`Last-Modified`); empty where its origin does not say it.
+    pub modified: String,
+    /// What its description says of its streams and its length.
+    pub description: String,
+}
+
+impl Validators {
+    /// Those of a description, and of what its origin says of its last change.
+    pub fn new(description: &Description, modified: Option<&str>) -> Validators {
+        let length = length(description).map_or(0, |own| own.as_millis());
+        let description = format!("{} {length}", description.formats());
+        Validators { modified: modified.unwrap_or_default().trim().to_owned(), description }
+    }
+
+    /// Whether both are of the same film.
+    pub fn fits(&self, other: &Validators) -> bool {
+        self.modified == other.modified && (!self.modified.is_empty() || self.description == other.description)
+    }
+}
+
+/// How long a film is, as its description says.
+pub fn length(description: &Description) -> Option<Duration> {
+    match description.range()? {
+        Range::Npt { end: Some(end), .. } => Duration::try_from_secs_f64(end).ok(),
+        _ => None,
+    }
+}
+
+/// Until when films may be served without a question to their origins, where that is later than their recordings say:
+/// by key, in microseconds since 1970.
+#[derive(Clone, Debug, Default)]
+pub struct Confirmed(Arc<Mutex<HashMap<String, u64>>>);
+
+/// Films that are remembered.
+const MOST: usize = 65_536;
+
+impl Confirmed {
+    /// The origin says that what was recorded is still its film.
+    pub fn note(&self, key: &str, expires: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(key.to_owned(), expires);
+    }
+
+    fn get(&self, key: &str) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or_default()
+    }
+}
+
+/// What there is of a film.
+#[derive(Debug)]
+pub enum Found {
+    /// What may be served.
+    Film(Box<CopiedFilm>),
+    /// The origin is to be asked first whether this is still its film.
+    Old(Validators),
+    /// Nothing.
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CopiedFilm {
+    film: RecordedFilm,
+    length: Duration,
+}
+
+impl CopiedFilm {
+    /// Looks for a film, also for one that its origin is to be asked about, where `any` says so.
+    ///
+    /// # Errors
+    /// The catalogue, or the recording, can't be read.
+    pub fn open(cache: &Cache, key: &str, confirmed: &Confirmed, any: bool, now: Duration) -> Result<Found, String> {
+        let text = |error: media_cache::Error| error.to_string();
+        let all = newest(summaries(cache, key, 0).map_err(text)?);
+        let Some(film) = all.iter().filter_map(|own| own.recording.source.film.as_ref()).max_by_key(|own| own.expires)
+        else {
+            return Ok(Found::Nothing);
+        };
+        let (expires, modified) = (film.expires.max(confirmed.get(key)), film.modified.clone());
+        let Some(timeline) = Timeline::of_film(key, all) else { return Ok(Found::Nothing) };
+        let film = RecordedFilm::of(cache, timeline, 0)?;
+        let Some(length) = length(film.description()) else { return Ok(Found::Nothing) };
+        if !any && expires < now.as_micros() as u64 {
+            return Ok(Found::Old(Validators::new(film.description(), Some(&modified))));
+        }
+        Ok(Found::Film(Box::new(CopiedFilm { film, length })))
+    }
+}
+
+/// Those of the film as it was recorded last: its origin may have had another one before.
+pub fn newest(mut all: Vec<Summary>) -> Vec<Summary> {
+    let same = |own: &Summary| {
+        let source = &own.recording.source;
+        source.film.as_ref().map(|film| (source.format.clone(), film.modified.clone()))
+    };
+    let last = all.iter().max_by_key(|own| own.recording.id).and_then(same);
+    all.retain(|own| last.is_some() && same(own) == last);
+    all
+}
+
+impl Film for CopiedFilm {
+    fn description(&self) -> &Description {
+        self.film.description()
+    }
+
+    fn length(&self) -> Duration {
+        self.length
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+
+    // Its origin may have others.
+    fn elsewhere(&self) -> u16 {
+        302
+    }
+
+    fn refresh(&mut self) {
+        self.film.refresh();
+    }
+
+    fn clock_at(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn npt_at(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn has(&self, npt: Duration) -> bool {
+        let (begin, end, grows) = self.film.span_at(npt);
+        let is_rest = end + SLACK >= self.length;
+        begin <= npt + Duration::from_millis(1) && (npt + SLACK <= end || (npt <= end && (grows || is_rest)))
+    }
+
+    fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
+        self.film.seek(to, tracks, keys)
+    }
+
+    fn read(&mut self) -> Result<Reading, String> {
+        Ok(match self.film.read()? {
+            Reading::End => match self.film.reached() {
+                end if end + SLACK < self.length => Reading::Elsewhere(end),
+                _ => Reading::End,
+            },
+            other => other,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_films() {
+        for (of, pool) in [("rtsp://10.0.2.11:8554/a/b?c=d", None), ("/vod/1", Some("films"))] {
+            let key = key(of, pool);
+            for host in [HOST, ANY] {
+                let url = url(host, &key);
+                let read = wire::rtsp::url::Url::parse(&url).unwrap();
+                assert_eq!((read.host, key_of(read.path)), (host, key.clone()), "{url}");
+            }
+        }
+    }
+
+    #[test]
+    fn films_change() {
+        let text = |length: &str| format!("v=0\r\na=range:npt=0-{length}\r\nm=video 0 RTP/AVP 33\r\n");
+        let of =
+            |length: &str, modified| Validators::new(&Description::parse(text(length).as_bytes()).unwrap(), modified);
+        let (monday, tuesday) = (Some("Mon, 23 Nov 2026 10:00:00 GMT"), Some("Tue, 24 Nov 2026 10:00:00 GMT"));
+        for (one, other, same) in [
+            (of("12.5", monday), of("12.5", monday), true),
+            (of("12.5", monday), of("12.5", tuesday), false),
+            (of("12.5", monday), of("12.5", None), false),
+            (of("12.5", None), of("12.5", None), true),
+            (of("12.5", None), of("12.6", None), false),
+        ] {
+            assert_eq!(one.fits(&other), same, "{one:?} {other:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Films that may be in the cache: it is asked first, and the origin for what it has not.
+
+use std::time::Duration;
+
+use media::settings::cache::{CacheSettings, Films};
+use wire::rtsp::framing::Item;
+use wire::rtsp::message::Request;
+
+use crate::model::{CLIENT, Model, URL};
+use crate::origin::Options;
+
+/// The origin, and where the cache answers.
+const HOST: &str = "10.0.2.11";
+const CACHE: &str = "films.invalid";
+
+/// With a cache that answers DESCRIBE so.
+fn model(options: Options, after: u32, status: Option<u16>) -> Model {
+    let films = Films { prefixes: vec![format!("rtsp://{HOST}:8554/")], after, ..Films::default() };
+    let mut model = Model::with(options.clone(), |settings| {
+        let own = media_cache::Settings::default();
+        settings.cache = Some(CacheSettings { directory: "/nowhere".into(), own, films });
+    });
+    model.proxy.world.keeps_films = true;
+    let status = status.map(|status| ("DESCRIBE".to_owned(), status)).into_iter().collect();
+    model.hosts.insert(CACHE.into(), Options { status, said: Vec::new(), ..options });
+    model
+}
+
+fn recorded(model: &Model) -> Vec<&str> {
+    model.proxy.world.recorded.values().map(String::as_str).collect()
+}
+
+#[test]
+fn what_is_not_there_is_recorded_while_it_is_viewed() {
+    let mut model = model(Options::default(), 1, Some(302));
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 2, 5000);
+    assert_eq!(["OPTIONS", "DESCRIBE", "SETUP"].map(|own| model.count(HOST, own)), [1, 1, 2]);
+    assert_eq!((model.proxy.counts.film_misses, recorded(&model)), (1, vec![]));
+    let play = |model: &mut Model, headers: &[(&str, &str)]| {
+        let headers = [&[("Session", session.as_str())], headers].concat();
+        model.good(client, "PLAY", URL, &headers);
+    };
+    play(&mut model, &[("Range", "npt=2.5-")]);
+    let film = format!("film rtsp://{HOST}:8554/film");
+    let both = |from: u64| [0, 1].map(|track| format!("{film} {track} from {from}"));
+    assert_eq!(recorded(&model), both(2_500_000));
+    let (_, flow) = model.flow_from(6970);
+    assert!(flow.tapped, "the controller gets copies");
+    // A seek is another part, and so is what follows a pause.
+    play(&mut model, &[("Range", "npt=7-")]);
+    assert_eq!(recorded(&model), both(7_000_000));
+    model.good(client, "PAUSE", URL, &[("Session", &session)]);
+    assert_eq!(recorded(&model), [""; 0]);
+    assert!(!model.flow_from(6970).1.tapped);
+    play(&mut model, &[("Range", "npt=1-")]);
+    // What is played at another speed is not as it is.
+    play(&mut model, &[("Scale", "2"), ("Range", "npt=3-")]);
+    assert_eq!(recorded(&model), [""; 0]);
+    play(&mut model, &[("Range", "npt=0-")]);
+    assert_eq!(recorded(&model), both(0));
+    model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+    assert_eq!(model.logged.last().unwrap().cache, Some("miss"));
+    model.is_empty();
+}
+
+#[test]
+fn some_films_are_not_recorded() {
+    let no_store = Options { said: vec![("Cache-Control", "max-age=9, no-store")], ..Options::default() };
+    let live = Options { live: true, ..Options::default() };
+    for (options, after, count) in [(Options::default(), 2, 1), (no_store, 1, 2), (live, 1, 2)] {
+        let mut model = model(options, after, Some(302));
+        for time in 0..2 {
+            let client = model.client(CLIENT);
+            let session = model.set_up(client, URL, 1, 5000);
+            model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
+            assert_eq!(recorded(&model).len(), usize::from(time >= count), "{time}");
+            model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+            model.proxy.client_closed(client);
+            model.run();
+        }
+        model.is_empty();
+    }
+}
+
+#[test]
+fn the_origin_has_the_rest() {
+    let mut model = model(Options::default(), 1, None);
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 2, 5000);
+    model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
+    assert_eq!((model.count(HOST, "OPTIONS"), model.proxy.counts.film_hits), (0, 1));
+    let connection = *model.places.iter().find(|(_, host)| *host == CACHE).unwrap().0;
+    let mut request = Request::new("REDIRECT", "rtsp://films.invalid/x");
+    request.headers.push("CSeq", "1");
+    request.headers.push("Range", "npt=7.500-");
+    model.proxy.origin_item(connection, Item::Request(request));
+    model.run();
+    model.wait(Duration::from_secs(1));
+    let (origin, _) = model.origins.values().last().unwrap();
+    let play = origin.asked.iter().find(|own| own.method == "PLAY").unwrap();
+    assert_eq!(play.headers.get("range"), Some("npt=7.500-"));
+    assert_eq!((model.proxy.counts.film_partial, recorded(&model).len()), (1, 2));
+    // It is the origin's from now on, over UDP.
+    model.good(client, "PAUSE", URL, &[("Session", &session)]);
+    assert_eq!((model.count(HOST, "PAUSE"), model.count(CACHE, "PAUSE")), (1, 0));
+    model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+    assert_eq!(model.logged.last().unwrap().cache, Some("partial"));
+    model.is_empty();
+}
+
+#[test]
+fn a_place_that_the_cache_has_not_is_the_origins() {
+    let mut model = model(Options::default(), 1, None);
+    model.hosts.get_mut(CACHE).unwrap().status.push(("PLAY".into(), 302));
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 1, 5000);
+    let answer = model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=5-")]);
+    assert_eq!(answer.headers.get("range"), Some("npt=5-"));
+    assert_eq!((model.count(HOST, "PLAY"), recorded(&model).len()), (1, 1));
+    model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
+    assert_eq!(model.logged.last().unwrap().cache, Some("miss"));
+    model.is_empty();
+}
+
+/// The cache is gone in the middle of a film.
+#[test]
+fn without_the_cache_there_is_the_origin() {
+    let mut model = model(Options::default(), 1, None);
+    model.kill(CACHE);
+    let client = model.client(CLIENT);
+    // Its connection can't be made.
+    let transport = [("Transport", "RTP/AVP;unicast;client_port=5000-5001")];
+    assert_eq!(model.ask(client, "SETUP", &format!("{URL}/trackID=0"), &transport).status, 200);
+    assert_eq!(model.count(HOST, "SETUP"), 1);
+}
