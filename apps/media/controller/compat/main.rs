@@ -258,7 +258,7 @@ fn what_is_recorded_is_viewed_by_http() {
     let section = "[controllers.media.limits]";
     let sections = format!(
         "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nsegment = \"1s\"\n\n\
-         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"1s\"\n\n\
+         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"10s\"\n\n\
          [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
          interface = \"servers\"\nrecord = true\n\n{section}",
         scratch.path("cache")
