@@ -59,7 +59,7 @@ fn source(key: &str) -> media_cache::Source {
         encoding: "MP2T".to_owned(),
         clock_rate: 90_000,
         format: String::new(),
-        position: None,
+        film: None,
         sdp: String::new(),
     }
 }

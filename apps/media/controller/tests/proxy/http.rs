@@ -7,7 +7,7 @@ use std::time::Duration;
 use media::proxy::http::{Asked, Verdict};
 use media::settings::Credentials;
 use media::settings::access::{Access, Secret};
-use media::settings::cache::{CacheSettings, Record};
+use media::settings::cache::{CacheSettings, Films, Record};
 use wire::rtsp::auth::Scheme;
 
 use crate::model::Model;
@@ -21,7 +21,11 @@ fn model(access: Access, schemes: Vec<Scheme>) -> Model {
         settings.streams[0].viewers = Some(Arc::new(access.clone()));
         settings.users = vec![Credentials { user: "u".into(), password: "p".into() }];
         settings.schemes = schemes.clone();
-        settings.cache = Some(CacheSettings { directory: "/nowhere".into(), own: media_cache::Settings::default() });
+        settings.cache = Some(CacheSettings {
+            directory: "/nowhere".into(),
+            own: media_cache::Settings::default(),
+            films: Films::default(),
+        });
     })
 }
 
