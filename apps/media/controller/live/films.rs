@@ -110,7 +110,7 @@ fn films_are_kept() {
     goes_on(&received);
     assert!(received.iter().zip(&part).all(|(own, part)| own.2 == part.2));
     assert_eq!((counts(&media), server.count("PLAY")), ([4, 1, 2, 1], 2));
-    let asked = server.log.lock().unwrap().asked.iter().filter(|own| own.method == "PLAY").next_back().cloned();
+    let asked = server.log.lock().unwrap().asked.iter().rfind(|own| own.method == "PLAY").cloned();
     let range = asked.unwrap().headers.get("range").unwrap().to_owned();
     let begin: f64 = range.strip_prefix("npt=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
     assert!((1.0..30.0).contains(&begin), "{range}");
