@@ -69,6 +69,32 @@ fn a_document_without_a_page_ends_its_connection() {
     assert_eq!(ends(&world), [4]);
 }
 
+/// As many packets of documents may wait as there are places, also where the first of them are not the first of a page.
+#[test]
+fn all_places_of_documents_are_of_use() {
+    for before in 0..9 {
+        let mut world = World::new(&program(), quiet());
+        let bytes = |number: usize| vec![number as u8; 200 + number];
+        world.documents = (0..=before).map(|number| (bytes(number), 0)).collect();
+        world.watch.document = usize::MAX;
+        world.connect();
+        world.run(200);
+        let mut all: Vec<u8> = (0..=before).flat_map(bytes).collect();
+        assert_eq!(world.client.data, all);
+        for round in 0..3 {
+            let first = before + 1 + round * 16;
+            for number in first..first + 16 {
+                world.document(number, &bytes(number), 0);
+                all.extend(bytes(number));
+            }
+            world.run(300);
+        }
+        assert!(!world.client.reset && ends(&world).is_empty(), "{before}: {:?}", ends(&world));
+        assert_eq!(world.client.data, all, "{before}");
+        assert_eq!(taken(&world, "document_pages"), 0);
+    }
+}
+
 /// Packets that were left out take no room, however many they are.
 #[test]
 fn segments_behind_a_gap_are_noted_as_others() {
