@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::blocks::{Place, Pool};
 use crate::catalogue::Catalogue;
@@ -70,6 +71,9 @@ pub struct Status {
     pub recordings: usize,
 }
 
+/// How long a directory is another process's until that is an error.
+const TAKEN: Duration = Duration::from_millis(200);
+
 /// Makes what writes, given where the blocks lie.
 pub type MakeSystem = Box<dyn FnOnce(&[Place]) -> Box<dyn System>>;
 
@@ -111,10 +115,15 @@ impl Cache {
         let layout = Layout { root: root.to_owned() };
         DirBuilder::new().recursive(true).mode(0o750).create(layout.recordings()).map_err(wrong)?;
         let lock = File::open(root).map_err(wrong)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Taken(root.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        // A program that is just being started has copies of the descriptors of who starts it, for a moment.
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if begun.elapsed() > TAKEN => return Err(Error::Taken(root.to_owned())),
+                Err(TryLockError::WouldBlock) => thread::sleep(TAKEN / 20),
+                Err(TryLockError::Error(error)) => return Err(wrong(error)),
+            }
         }
         let (catalogue, report) = recovery::open(&layout)?;
         if !report.is_clean() {

@@ -3,6 +3,7 @@
 use baker::ir::{TableEntry, TableId, TableStore};
 use dataplane::EngineKind;
 
+use crate::client::Options;
 use crate::world::{Scene, World};
 use crate::{ends, program, quiet, read};
 
@@ -72,8 +73,10 @@ fn a_document_without_a_page_ends_its_connection() {
 /// As many packets of documents may wait as there are places, also where the first of them are not the first of a page.
 #[test]
 fn all_places_of_documents_are_of_use() {
+    // They are not all sent at once.
+    let client = Options { buffer: 1200, ..quiet().client };
     for before in 0..9 {
-        let mut world = World::new(&program(), quiet());
+        let mut world = World::new(&program(), Scene { client: client.clone(), ..quiet() });
         let bytes = |number: usize| vec![number as u8; 200 + number];
         world.documents = (0..=before).map(|number| (bytes(number), 0)).collect();
         world.watch.document = usize::MAX;
@@ -87,7 +90,7 @@ fn all_places_of_documents_are_of_use() {
                 world.document(number, &bytes(number), 0);
                 all.extend(bytes(number));
             }
-            world.run(300);
+            world.run(1000);
         }
         assert!(!world.client.reset && ends(&world).is_empty(), "{before}: {:?}", ends(&world));
         assert_eq!(world.client.data, all, "{before}");
