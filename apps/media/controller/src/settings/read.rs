@@ -293,10 +293,11 @@ impl Reader<'_, '_> {
             _ => None,
         };
         let cache = table.get("cache").and_then(|value| document::boolean(value, &path.key("cache"), self.errors));
-        if cache == Some(true) && settings.cache.is_none() {
+        let lacks_one = cache == Some(true) && settings.cache.is_none();
+        if let Some(own) = table.get("cache").filter(|_| lacks_one) {
             let accepted = "`directory` in [controllers.media.cache]";
             let problem = "there is no cache for what is recorded";
-            self.errors.add(value.span().start, &path.key("cache"), problem, accepted);
+            self.errors.add(own.span().start, &path.key("cache"), problem, accepted);
         }
         let accepted = "\"udp\", \"tcp\" or \"multicast\"; UDP, and TCP where the server refuses it, otherwise";
         let transport =
