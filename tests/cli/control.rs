@@ -203,7 +203,7 @@ fn counters_drops_and_ports_are_those_of_the_end() {
     assert!(drops.starts_with("  packets dropped, by reason"), "{drops}");
     assert_eq!(runtime.millrace(&["stop"]).ok(), "patch: stopped\n");
     let printed = instance.end().ok();
-    let (_, report) = printed.split_once(" s\n").unwrap();
+    let (_, report) = printed.split_once(": ran ").and_then(|(_, rest)| rest.split_once(" s\n")).unwrap();
     let without_rates = |text: &str| -> Vec<String> {
         text.lines()
             .map(|line| {
@@ -370,7 +370,8 @@ fn ordinary_users_have_a_place_of_their_own() {
         command
             .env_remove("MILLRACE_RUNTIME_DIR")
             .env("XDG_RUNTIME_DIR", scratch.path("xdg"))
-            .env_remove("MILLRACE_LOG");
+            .env_remove("MILLRACE_LOG")
+            .env_remove("MILLRACE_CACHE");
         command
     };
     let source = scratch.write("patch.baker", fs::read(PATCH).unwrap());
