@@ -30,7 +30,8 @@ fn fill(cache: &Cache, key: &str, segments: u64, most: usize) -> Result<(), Stri
     for number in 0..segments {
         let at = number * APART;
         recorder.put(Arrival { monotonic: at, clock: at }, &packet(number)).map_err(text)?;
-        while cache.status().free_blocks < most / 2 {
+        // Of a recording 64 blocks may wait for the disk, of 128 that there are.
+        while cache.status().free_blocks < most * 3 / 4 {
             thread::sleep(Duration::from_micros(100));
         }
     }
