@@ -18,5 +18,5 @@ pub mod recorded;
 pub mod recordings;
 pub mod server;
 pub mod start;
-mod timeline;
+pub mod timeline;
 mod track;

@@ -10,7 +10,7 @@ use super::copies;
 use super::start::Start;
 
 /// Tracks of a description at most.
-const MOST_TRACKS: u16 = 64;
+pub const MOST_TRACKS: u16 = 64;
 /// Recordings that the catalogue is asked for at a time.
 const PAGE: usize = 256;
 /// A recording that nothing is written of may have its first packets for so long, in microseconds.
@@ -275,18 +275,26 @@ impl Timeline {
 pub fn summaries(cache: &Cache, name: &str, behind: u64) -> Result<Vec<Summary>, Error> {
     let mut all = Vec::new();
     for track in 0..MOST_TRACKS {
-        let mut last = behind;
-        loop {
-            let page = cache.summaries_of(name, track, last, PAGE)?;
-            let is_last = page.len() < PAGE;
-            last = page.last().map_or(last, |own| own.recording.id);
-            all.extend(page);
-            if is_last {
-                break;
-            }
-        }
+        all.extend(of_track(cache, name, track, behind)?);
     }
     Ok(all)
+}
+
+/// Those of one track.
+///
+/// # Errors
+/// The catalogue can't be read.
+pub fn of_track(cache: &Cache, name: &str, track: u16, behind: u64) -> Result<Vec<Summary>, Error> {
+    let mut all: Vec<Summary> = Vec::new();
+    loop {
+        let last = all.last().map_or(behind, |own| own.recording.id);
+        let page = cache.summaries_of(name, track, last, PAGE)?;
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,8 @@ use std::collections::VecDeque;
 
 use media_cache::{Cache, Error, Segment, Summary};
 
-/// Tracks of a description at most.
-const MOST_TRACKS: u16 = 64;
-/// Recordings that the catalogue is asked for at a time.
-const PAGE: usize = 256;
+use crate::cache::timeline::{MOST_TRACKS, of_track};
+
 /// Nothing for so long is a gap, in microseconds.
 const GAP: u64 = 2_000_000;
 /// Segments that are gone are remembered, so many at most.
@@ -89,7 +87,7 @@ impl Line {
     /// There is nothing that can be served.
     pub fn refresh(&mut self, cache: &Cache, name: &str) -> Result<(), Wrong> {
         let all = match self.track {
-            Some(track) => recordings(cache, name, track)?,
+            Some(track) => of_track(cache, name, track, 0)?,
             None => self.choose(cache, name)?,
         };
         let all: Vec<Summary> = all.into_iter().filter(|own| own.recording.source.kind.is_ts()).collect();
@@ -117,7 +115,7 @@ impl Line {
     fn choose(&mut self, cache: &Cache, name: &str) -> Result<Vec<Summary>, Wrong> {
         let mut other = None;
         for track in 0..MOST_TRACKS {
-            let all = recordings(cache, name, track)?;
+            let all = of_track(cache, name, track, 0)?;
             if all.iter().any(|own| own.recording.source.kind.is_ts()) {
                 self.track = Some(track);
                 return Ok(all);
@@ -204,18 +202,6 @@ impl Line {
     /// When the last one ended, by the wall clock.
     pub fn end(&self) -> u64 {
         self.entries.back().map_or(0, |own| own.clock.saturating_add(own.duration))
-    }
-}
-
-fn recordings(cache: &Cache, name: &str, track: u16) -> Result<Vec<Summary>, Error> {
-    let mut all: Vec<Summary> = Vec::new();
-    loop {
-        let page = cache.summaries_of(name, track, all.last().map_or(0, |own| own.recording.id), PAGE)?;
-        let is_last = page.len() < PAGE;
-        all.extend(page);
-        if is_last {
-            return Ok(all);
-        }
     }
 }
 
