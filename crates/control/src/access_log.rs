@@ -4,8 +4,10 @@
 //! quotes, backslashes and all bytes that are no visible ASCII are written as `\xHH`, as Apache and nginx do, or as
 //! JSON has them.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::path::PathBuf;
+
+use serde::Serialize;
 
 use crate::document::{self, Errors, Path, Value};
 use crate::line_log::LineLog;
@@ -89,8 +91,53 @@ impl AccessLog {
     }
 }
 
+/// What the Common and the Combined Log Format say of a request.
+pub struct Entry<'e> {
+    /// The client's address.
+    pub client: &'e str,
+    /// When it began, as `22/Nov/2026:10:13:30 +0000`.
+    pub time: &'e dyn Display,
+    /// Its line, as it came; empty: there was none.
+    pub request: &'e [u8],
+    /// The answer's status,
+    pub status: u16,
+    /// and the bytes of its body.
+    pub bytes: u64,
+    /// The page that it is for.
+    pub referer: Option<&'e [u8]>,
+    /// The client's program, as it says.
+    pub user_agent: Option<&'e [u8]>,
+}
+
+impl Entry<'_> {
+    /// A line with its end: of this, or in JSON of all that is known, which is `object`.
+    pub fn line(&self, format: LogFormat, object: &impl Serialize) -> String {
+        let mut out = String::new();
+        if format == LogFormat::Json {
+            json(&mut out, &serde_json::to_string(object).unwrap_or_default());
+        } else {
+            // Writing to a text can't fail.
+            let _ = write!(out, "{} - - [{}] \"", self.client, self.time);
+            escape(&mut out, if self.request.is_empty() { b"-" } else { self.request });
+            let _ = match self.bytes {
+                0 => write!(out, "\" {} -", self.status),
+                bytes => write!(out, "\" {} {bytes}", self.status),
+            };
+        }
+        if format == LogFormat::Combined {
+            for field in [self.referer, self.user_agent] {
+                out.push_str(" \"");
+                escape(&mut out, field.unwrap_or(b"-"));
+                out.push('"');
+            }
+        }
+        out.push('\n');
+        out
+    }
+}
+
 /// Appends JSON with those control characters escaped that it may have as they are: DEL, and those behind ASCII.
-pub fn json(out: &mut String, text: &str) {
+fn json(out: &mut String, text: &str) {
     for c in text.chars() {
         // Writing to a text can't fail.
         let _ = if c.is_control() { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
@@ -98,7 +145,7 @@ pub fn json(out: &mut String, text: &str) {
 }
 
 /// Appends bytes so that they are one piece of a line between quotes.
-pub fn escape(out: &mut String, bytes: &[u8]) {
+fn escape(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         match byte {
             b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(*byte)),

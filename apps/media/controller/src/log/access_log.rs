@@ -6,10 +6,9 @@
 //! | `combined` | the same with `Referer`, which RTSP does not have, and `User-Agent` |
 //! | `json` | an object with all that is known; see [`Line`] |
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use control::access_log::{LogFormat, escape, json};
+use control::access_log::{Entry, LogFormat};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -37,31 +36,19 @@ impl Line<'_> {
 
     /// As a format has it, with its end.
     pub fn text(&self, format: LogFormat) -> String {
-        let mut out = String::new();
-        match format {
-            LogFormat::Json => json(&mut out, &serde_json::to_string(self).unwrap_or_default()),
-            LogFormat::Common | LogFormat::Combined => self.common(&mut out),
-        }
-        if format == LogFormat::Combined {
-            out.push_str(" \"-\" \"");
-            escape(&mut out, self.ended.user_agent.as_deref().unwrap_or("-").as_bytes());
-            out.push('"');
-        }
-        out.push('\n');
-        out
-    }
-
-    fn common(&self, out: &mut String) {
-        let Ended { client, url, bytes, playing_ms, .. } = self.ended;
-        let time = self.began.strftime("%d/%b/%Y:%H:%M:%S +0000");
+        let Ended { client, url, bytes, playing_ms, user_agent, .. } = self.ended;
         let method = if *playing_ms == 0 && *bytes == 0 { "SETUP" } else { "PLAY" };
-        // Writing to a text can't fail.
-        let _ = write!(out, "{client} - - [{time}] \"{method} ");
-        escape(out, url.as_bytes());
-        let _ = match bytes {
-            0 => write!(out, " RTSP/1.0\" 200 -"),
-            bytes => write!(out, " RTSP/1.0\" 200 {bytes}"),
+        let request = format!("{method} {url} RTSP/1.0");
+        let entry = Entry {
+            client,
+            time: &self.began.strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            request: request.as_bytes(),
+            status: 200,
+            bytes: *bytes,
+            referer: None,
+            user_agent: user_agent.as_deref().map(str::as_bytes),
         };
+        entry.line(format, self)
     }
 }
 

@@ -1,9 +1,8 @@
 //! A line of the access log for a request by HTTP.
 
-use std::fmt::Write;
 use std::time::SystemTime;
 
-use control::access_log::{LogFormat, escape, json};
+use control::access_log::{Entry, LogFormat};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -44,30 +43,17 @@ fn time<S: serde::Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Erro
 impl HttpLine {
     /// As a format has it, with its end.
     pub fn text(&self, format: LogFormat) -> String {
-        let mut out = String::new();
-        if format == LogFormat::Json {
-            json(&mut out, &serde_json::to_string(self).unwrap_or_default());
-        } else {
-            let time = stamp(self.time).strftime("%d/%b/%Y:%H:%M:%S +0000");
-            // Writing to a text can't fail.
-            let _ = write!(out, "{} - - [{time}] \"", self.client);
-            escape(&mut out, self.method.as_bytes());
-            out.push(' ');
-            escape(&mut out, self.url.as_bytes());
-            let _ = match self.bytes {
-                0 => write!(out, " HTTP/1.1\" {} -", self.status),
-                bytes => write!(out, " HTTP/1.1\" {} {bytes}", self.status),
-            };
-        }
-        if format == LogFormat::Combined {
-            for own in [&self.referer, &self.user_agent] {
-                out.push_str(" \"");
-                escape(&mut out, own.as_deref().unwrap_or("-").as_bytes());
-                out.push('"');
-            }
-        }
-        out.push('\n');
-        out
+        let request = format!("{} {} HTTP/1.1", self.method, self.url);
+        let entry = Entry {
+            client: &self.client,
+            time: &stamp(self.time).strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            request: request.as_bytes(),
+            status: self.status,
+            bytes: self.bytes,
+            referer: self.referer.as_deref().map(str::as_bytes),
+            user_agent: self.user_agent.as_deref().map(str::as_bytes),
+        };
+        entry.line(format, self)
     }
 }
 

@@ -6,10 +6,9 @@
 //! | `combined` | the same with `Referer` and `User-Agent` |
 //! | `json` | an object with all that is known; see [`Line`] |
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use control::access_log::{LogFormat, escape, json};
+use control::access_log::{Entry, LogFormat};
 use jiff::Timestamp;
 use serde::Serialize;
 use wire::flow_key::FlowKey;
@@ -121,32 +120,17 @@ impl Line {
 
     /// As a format has it, with its end.
     pub fn text(&self, format: LogFormat) -> String {
-        let mut out = String::new();
-        match format {
-            LogFormat::Json => json(&mut out, &serde_json::to_string(self).unwrap_or_default()),
-            LogFormat::Common | LogFormat::Combined => self.common(&mut out),
-        }
-        if format == LogFormat::Combined {
-            for field in [&self.head.referer, &self.head.agent] {
-                out.push_str(" \"");
-                escape(&mut out, field.as_deref().unwrap_or(b"-"));
-                out.push('"');
-            }
-        }
-        out.push('\n');
-        out
-    }
-
-    fn common(&self, out: &mut String) {
         let client = self.client.rsplit_once(':').map_or("-", |(address, _)| address.trim_matches(['[', ']']));
-        let time = self.began.strftime("%d/%b/%Y:%H:%M:%S +0000");
-        let status = self.status.unwrap_or(CLIENT_CLOSED);
-        let _ = write!(out, "{client} - - [{time}] \"");
-        escape(out, if self.head.line.is_empty() { b"-" } else { &self.head.line });
-        let _ = match self.bytes {
-            0 => write!(out, "\" {status} -"),
-            bytes => write!(out, "\" {status} {bytes}"),
+        let entry = Entry {
+            client,
+            time: &self.began.strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            request: &self.head.line,
+            status: self.status.unwrap_or(CLIENT_CLOSED),
+            bytes: self.bytes,
+            referer: self.head.referer.as_deref(),
+            user_agent: self.head.agent.as_deref(),
         };
+        entry.line(format, self)
     }
 }
 

@@ -6,10 +6,9 @@
 //! | `combined` | the same with `Referer` and `User-Agent` |
 //! | `json` | an object with all that is known; see [`Line`] |
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use control::access_log::{LogFormat, escape, json};
+use control::access_log::{Entry, LogFormat};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -37,32 +36,17 @@ impl Line<'_> {
 
     /// As a format has it, with its end.
     pub fn text(&self, format: LogFormat) -> String {
-        let mut out = String::new();
-        match format {
-            LogFormat::Json => json(&mut out, &serde_json::to_string(self).unwrap_or_default()),
-            LogFormat::Common | LogFormat::Combined => self.common(&mut out),
-        }
-        if format == LogFormat::Combined {
-            for field in [&self.ended.referer, &self.ended.user_agent] {
-                out.push_str(" \"");
-                escape(&mut out, field.as_deref().unwrap_or("-").as_bytes());
-                out.push('"');
-            }
-        }
-        out.push('\n');
-        out
-    }
-
-    fn common(&self, out: &mut String) {
-        let Ended { client, request, status, bytes, .. } = self.ended;
-        let time = self.began.strftime("%d/%b/%Y:%H:%M:%S +0000");
-        // Writing to a text can't fail.
-        let _ = write!(out, "{client} - - [{time}] \"");
-        escape(out, if request.is_empty() { "-" } else { request }.as_bytes());
-        let _ = match bytes {
-            0 => write!(out, "\" {status} -"),
-            bytes => write!(out, "\" {status} {bytes}"),
+        let Ended { client, request, status, bytes, referer, user_agent, .. } = self.ended;
+        let entry = Entry {
+            client,
+            time: &self.began.strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            request: request.as_bytes(),
+            status: *status,
+            bytes: *bytes,
+            referer: referer.as_deref().map(str::as_bytes),
+            user_agent: user_agent.as_deref().map(str::as_bytes),
         };
+        entry.line(format, self)
     }
 }
 
