@@ -182,7 +182,7 @@ impl Model {
         let last = *self.feedbacks.last().expect("one");
         let some: f64 = self.delivered.iter().filter(|(time, _)| *time > last).map(|(_, bytes)| bytes).sum();
         let old_rtt = self.rtt.expect("known");
-        if !self.new_event && (some == 0.0 || now - last < old_rtt) {
+        if some == 0.0 || !self.new_event && now - last < old_rtt {
             return;
         }
         let sample = self.sample.take();

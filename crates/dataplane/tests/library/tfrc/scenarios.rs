@@ -232,6 +232,20 @@ fn without_acknowledgements_the_rate_halves_until_they_come_back() {
 }
 
 #[test]
+fn a_lost_acknowledgement_of_a_slow_stream_does_not_hold_it_back() {
+    // Two packets a second: a timer finds lost the second one, as its acknowledgement is, with nothing delivered since the first. That
+    // of the same packet, sent again, comes sooner than others have.
+    for rtt in [125_000, 1_000_000, 30_000_000] {
+        let rtts = vec![(0, rtt), (700_000_000, rtt / 8)];
+        let application = vec![(0, 500_000_000)];
+        let blackout = (400_000_000, 600_000_000);
+        let outcome = run(&Path { rtts, application, blackout, seconds: 180, ..Path::default() });
+        let found = outcome.packets(3.0, 180.0);
+        assert!(found > 1.95, "{rtt} ns: {found} packets a second");
+    }
+}
+
+#[test]
 fn short_round_trips_and_delayed_acknowledgements() {
     // A stream of 4 Mbit/s on a network with a round trip of 20 µs, and 40 ms of delay for the last packets of bursts.
     let rtts = vec![(0, 20_000)];
