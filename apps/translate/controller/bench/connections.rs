@@ -20,6 +20,10 @@ const CONNECTIONS: usize = 10_000;
 const SMOKE: usize = 200;
 /// bit/s: two packets a second to each.
 const RATE: u64 = 2 * 8 * BYTES as u64;
+/// bit/s before there are any, and for how long: until each frame has been in use, as only what was touched counts as the
+/// process's memory.
+const WARMING: u64 = 400_000_000;
+const WARM: Duration = Duration::from_secs(6);
 /// How long they are kept.
 const KEPT: Duration = Duration::from_secs(20);
 /// Open files beside theirs.
@@ -58,11 +62,14 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let network = Network::new()?;
     let mut millrace = Millrace::start(&network.proxy, Start { cpu: Some(HOST_CPU), ..Start::default() })?;
     millrace.wait()?;
-    let _source = network.servers.enter(|| Source::start(RATE)).map_err(text)??;
     // The first one joins the stream, and what there is once only.
+    let source = network.servers.enter(|| Source::start(WARMING)).map_err(text)??;
+    let first = network.viewers.enter(client).map_err(text)??;
+    std::thread::sleep(WARM);
+    drop(source);
+    let _source = network.servers.enter(|| Source::start(RATE)).map_err(text)??;
     let work = || {
         stay(ENDS_CPU, false)?;
-        let first = client()?;
         let empty = millrace.memory()?;
         let start = Instant::now();
         let mut clients = (0..count).map(|_| client()).collect::<Result<Vec<_>, _>>()?;

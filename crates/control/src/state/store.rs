@@ -22,6 +22,8 @@ const CONFIGURED: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("
 const KEPT: TableDefinition<(&str, &str), &[u8]> = TableDefinition::new("kept");
 /// File in the state's directory.
 const FILE: &str = "tables.redb";
+/// Bytes of the database in memory: it is read at a start only, and what is written is not read again.
+const CACHE: usize = 4 << 20;
 /// In front of the name of a table of entries.
 const ENTRIES: &str = "entries ";
 /// What is wrong where another process has it.
@@ -259,7 +261,7 @@ fn database(path: &Path) -> Result<Database, StateError> {
     if found.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| system(&error))?;
     }
-    Database::create(&name).map_err(|error| {
+    Database::builder().set_cache_size(CACHE).create(&name).map_err(|error| {
         if found.len() == 0 {
             // Half of a new one, such as on a full disk, could not be opened the next time.
             let _ = file.set_len(0);
