@@ -4,8 +4,12 @@
 //! |---|---|
 //! | `record` | a stream of 1 Gbit/s to a disk, against one write for each packet |
 //! | `entries` | operations with 10, 1000, 100 000 segments in the catalogue |
+//! | `forwarding` | how much a stream in the kernel is slowed where it is recorded |
+//! | `http` | segments by HTTP, against nginx with the same files |
 
 mod entries;
+mod forwarding;
+mod http;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -36,7 +40,7 @@ impl Drop for Directory {
     }
 }
 
-/// Runs both parts, or that which `PART=record` names.
+/// Runs all parts, or those that `PART=record` names: record, entries, forwarding, http.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
     let parts = std::env::var("PART").unwrap_or_default();
@@ -46,6 +50,16 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     if wanted("entries") {
         entries::measure(effort, &mut results)?;
+    }
+    let live = lab::has_privileges().map_err(text)? && std::thread::available_parallelism().map_or(1, |n| n.get()) > 1;
+    if !live {
+        results.note("forwarding, http: not measured, they need root and two CPUs");
+    }
+    if live && wanted("forwarding") {
+        forwarding::measure(effort, &mut results)?;
+    }
+    if live && wanted("http") {
+        http::measure(effort, &mut results)?;
     }
     Ok(results)
 }

@@ -9,12 +9,12 @@
 //! | `packets` | the published table: time of each part of the way of a packet, and the plot |
 
 pub mod network;
-mod origin;
+pub mod origin;
 mod packets;
 mod sessions;
 mod streams;
-mod systems;
-mod viewer;
+pub mod systems;
+pub mod viewer;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 

@@ -31,7 +31,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     }
     let network = Network::new()?;
     let _origin = Origin::start(&network)?;
-    let millrace = Millrace::start(&network, false)?;
+    let millrace = Millrace::start(&network, false, "")?;
     // The first one sets the stream up, and what there is once only.
     let mut first = network.viewers.enter(|| Viewer::set_up(count)).map_err(text)??;
     let empty = millrace.memory()?;

@@ -91,7 +91,7 @@ impl Line {
             System::Relay => line.relay = Some(Relay::start(network, receivers, by_turns)?),
             System::Millrace => {
                 let origin = Origin::start(network)?;
-                line.millrace = Some(Millrace::start(network, by_turns)?);
+                line.millrace = Some(Millrace::start(network, by_turns, "")?);
                 let watch = || {
                     let mut viewers = (0..receivers).map(Viewer::set_up).collect::<Result<Vec<_>, _>>()?;
                     viewers.iter_mut().try_for_each(Viewer::play)?;
@@ -166,12 +166,12 @@ pub struct Millrace {
 }
 
 impl Millrace {
-    /// It takes connections. `by_turns` as for [`Line::start`].
-    pub fn start(network: &Network, by_turns: bool) -> Result<Millrace, String> {
+    /// It takes connections. `by_turns` as for [`Line::start`]; `more` is appended to the example's configuration.
+    pub fn start(network: &Network, by_turns: bool, more: &str) -> Result<Millrace, String> {
         let folder = std::env::temp_dir().join(format!("millrace-bench-media-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(text)?;
         let config = folder.join("media.toml");
-        std::fs::write(&config, configuration()).map_err(text)?;
+        std::fs::write(&config, configuration() + more).map_err(text)?;
         let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
         let (cpu, policy) = (cpu(by_turns).to_string(), if by_turns { "--batch" } else { "--other" });
         let command = network.proxy.command("chrt").args([policy, "0", "taskset", "-c", &cpu]);
@@ -188,6 +188,11 @@ impl Millrace {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(millrace)
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.running.id()
     }
 
     /// The sum of a metric that it counts.

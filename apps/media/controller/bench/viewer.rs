@@ -41,12 +41,17 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Sets a session up, of the thread's network namespace.
+    /// Sets a session of the origin's stream up, of the thread's network namespace.
     pub fn set_up(number: usize) -> Result<Viewer, String> {
+        Viewer::of(number, &format!("{ORIGIN}/live"))
+    }
+
+    /// The same of a stream that the proxy has by a path.
+    pub fn of(number: usize, path: &str) -> Result<Viewer, String> {
         let stream = TcpStream::connect(network::proxy()).map_err(|error| format!("viewer {number}: {error}"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
-        let url = format!("rtsp://{}/{ORIGIN}/live", network::proxy());
+        let url = format!("rtsp://{}/{path}", network::proxy());
         let mut own = Viewer { stream, framer: Framer::default(), cseq: 0, session: String::new(), url };
         own.ask("DESCRIBE", "", &[("Accept", "application/sdp")])?;
         let ports = format!("RTP/AVP;unicast;client_port={}-{}", port(number), port(number) + 1);

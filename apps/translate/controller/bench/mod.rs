@@ -25,7 +25,7 @@ mod pictures;
 mod plot;
 mod relay;
 mod sites;
-mod source;
+pub mod source;
 mod systems;
 mod throughput;
 mod turns;

@@ -1,0 +1,238 @@
+//! Segments of a recording by HTTP, as players fetch them: by the proxy, and by nginx with `sendfile` from the same
+//! files. Servers are on one CPU, clients on the other; each connection asks for one segment after the other.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::Running;
+
+use super::Directory;
+use crate::media::network::{ENDS_CPU, HOST_CPU, Network};
+use crate::media::systems::Millrace;
+use crate::results::Results;
+use crate::stream::stay;
+use crate::translate::source::Source;
+use crate::{Effort, text, veth};
+
+const SYSTEMS: [&str; 2] = ["millrace", "nginx"];
+/// At the host between.
+const MILLRACE: &str = "10.0.1.1:8080";
+const NGINX: &str = "10.0.1.1:8081";
+/// bit/s of the recording, and how long it is: more than the proxy keeps in memory.
+const RATE: u64 = 80_000_000;
+const RECORDED: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(5)];
+/// Connections at one time.
+const CONNECTIONS: [usize; 2] = [1, 16];
+const WINDOW: [Duration; 2] = [Duration::from_secs(5), Duration::from_millis(500)];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a system has cost.
+struct Cost {
+    gbit_per_second: f64,
+    machine: f64,
+    process: f64,
+}
+
+/// Both systems by turns.
+pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
+    let quick = usize::from(effort.quick);
+    let runs = if effort.quick { 1 } else { 5 };
+    let network = Network::new()?;
+    if network.proxy.check(&["nginx", "-v"]).is_err() {
+        results.note("http: not measured, nginx is not installed");
+        return Ok(());
+    }
+    let directory = Directory::new("http")?;
+    let folder = std::path::absolute(directory.path()).map_err(text)?;
+    let more = format!(
+        "\n[controllers.media.cache]\ndirectory = \"{}/cache\"\nfree = \"0 B\"\nsegment = \"1s\"\n\n\
+         [controllers.media.http]\nlisten = \"{MILLRACE}\"\n\n\
+         [controllers.media.streams.bench]\nurl = \"rtp://10.0.2.1:5004\"\npayload = \"mp2t\"\nrecord = \"always\"\n",
+        folder.display()
+    );
+    let millrace = Millrace::start(&network, false, &more)?;
+    let source = network.servers.enter(|| Source::start(RATE)).map_err(text)??;
+    thread::sleep(RECORDED[quick]);
+    drop(source);
+    // The recording ends when nothing has come for a while; whole segments are all that is asked for.
+    thread::sleep(Duration::from_secs(2));
+    let segments = network.viewers.enter(segments).map_err(text)??;
+    let nginx = Nginx::start(&network, &folder)?;
+    // The same files under the same names.
+    let root = folder.join("root");
+    for (uri, body) in &segments {
+        let path = root.join(uri.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap_or(&root)).map_err(text)?;
+        std::fs::write(&path, body).map_err(text)?;
+    }
+    let systems = [(MILLRACE, millrace.id()), (NGINX, nginx.0.id())];
+    for connections in CONNECTIONS {
+        let case = format!("{} MB by HTTP, {connections} at one time", RATE * RECORDED[quick].as_secs() / 8_000_000);
+        let mut all: [Vec<Cost>; 2] = Default::default();
+        for _ in 0..runs {
+            for ((place, id), all) in systems.iter().zip(&mut all) {
+                let cost = || cost(place, *id, &segments, connections, WINDOW[quick]);
+                all.push(network.viewers.enter(cost).map_err(text)??);
+            }
+        }
+        for (name, all) in SYSTEMS.iter().zip(&all) {
+            let of = |value: fn(&Cost) -> f64| all.iter().map(value).collect();
+            results.add(&case, name, "gbit_per_second", "of bodies", of(|own| own.gbit_per_second));
+            let unit = "s of CPU time for 10^9 bits of bodies, whole machine";
+            results.add(&case, name, "cpu_seconds_per_gbit", unit, of(|own| own.machine));
+            results.add(
+                &case,
+                name,
+                "server_cpu_seconds_per_gbit",
+                "the same of the server's process",
+                of(|own| own.process),
+            );
+        }
+    }
+    millrace.end()
+}
+
+/// nginx in the foreground.
+struct Nginx(Running);
+
+impl Nginx {
+    fn start(network: &Network, folder: &std::path::Path) -> Result<Nginx, String> {
+        let (root, config) = (folder.join("root"), folder.join("nginx.conf"));
+        std::fs::create_dir_all(&root).map_err(text)?;
+        let at = folder.display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {at}/{kind}; "))
+            .concat();
+        let own = format!(
+            "daemon off; master_process off; worker_processes 1; pid {at}/nginx.pid; error_log stderr crit;\n\
+             events {{ worker_connections 1000; }}\n\
+             http {{ access_log off; {temporary} keepalive_requests 1000000000; sendfile on; tcp_nopush on;\n\
+             open_file_cache max=1000;\n\
+             server {{ listen {NGINX}; root {}; }} }}\n",
+            root.display()
+        );
+        std::fs::write(&config, own).map_err(text)?;
+        let command =
+            network.proxy.command("taskset").args(["-c", &HOST_CPU.to_string(), "nginx", "-e", "stderr", "-p"]);
+        let running = command.arg(folder).arg("-c").arg(&config).spawn().map_err(text)?;
+        let start = Instant::now();
+        while network.viewers.enter(|| TcpStream::connect(NGINX)).map_err(text)?.is_err() {
+            if start.elapsed() > PATIENCE {
+                return Err(format!("nginx takes no connections: {}", running.both()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Nginx(running))
+    }
+}
+
+/// A connection that stays open.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(place: &str) -> Result<Client, String> {
+        let stream = TcpStream::connect(place).map_err(text)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        Ok(Client(BufReader::with_capacity(1 << 18, stream)))
+    }
+
+    /// An answer's status, its `Location`, and its body.
+    fn get(&mut self, uri: &str, body: &mut Vec<u8>) -> Result<(u16, String), String> {
+        write!(self.0.get_mut(), "GET {uri} HTTP/1.1\r\nHost: bench\r\n\r\n").map_err(text)?;
+        let (mut line, mut length, mut location) = (String::new(), 0, String::new());
+        self.0.read_line(&mut line).map_err(text)?;
+        let status = line.split(' ').nth(1).and_then(|own| own.parse().ok()).ok_or(format!("{uri}: {line:?}"))?;
+        loop {
+            line.clear();
+            self.0.read_line(&mut line).map_err(text)?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.parse().map_err(text)?,
+                "location" => value.clone_into(&mut location),
+                _ => {}
+            }
+        }
+        body.resize(length, 0);
+        self.0.read_exact(body).map_err(text)?;
+        Ok((status, location))
+    }
+}
+
+/// The recording's segments, with their URIs.
+fn segments() -> Result<Vec<(String, Vec<u8>)>, String> {
+    let (mut client, mut body) = (Client::new(MILLRACE)?, Vec::new());
+    let mut uri = "/bench/index.m3u8?start=0".to_owned();
+    for _ in 0..3 {
+        let (status, location) = client.get(&uri, &mut body)?;
+        match status {
+            200 => break,
+            301..=308 => uri = if location.starts_with('/') { location } else { format!("/bench/{location}") },
+            _ => return Err(format!("{uri}: {status}")),
+        }
+    }
+    let playlist = String::from_utf8_lossy(&body).into_owned();
+    let uris = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let mut all = Vec::new();
+    for uri in uris.map(|own| format!("/bench/{own}")) {
+        let (status, _) = client.get(&uri, &mut body)?;
+        if status != 200 || body.is_empty() {
+            return Err(format!("{uri}: {status}, {} bytes", body.len()));
+        }
+        all.push((uri, body.clone()));
+    }
+    if all.len() < 2 { Err(format!("too few segments: {playlist}")) } else { Ok(all) }
+}
+
+/// Some connections for a while.
+fn cost(
+    place: &str,
+    id: u32,
+    segments: &[(String, Vec<u8>)],
+    connections: usize,
+    window: Duration,
+) -> Result<Cost, String> {
+    // One round that compares every byte.
+    let (mut client, mut body) = (Client::new(place)?, Vec::new());
+    for (uri, expected) in segments {
+        let (status, _) = client.get(uri, &mut body)?;
+        if status != 200 || body != *expected {
+            return Err(format!("{place}{uri}: {status}, {} bytes are not as they must be", body.len()));
+        }
+    }
+    drop(client);
+    let (busy, process, start) = (veth::busy()?, process_time(id)?, Instant::now());
+    let client = |number: usize| {
+        stay(ENDS_CPU, false)?;
+        let (mut client, mut body, mut bytes) = (Client::new(place)?, Vec::new(), 0u64);
+        for (uri, expected) in segments.iter().cycle().skip(number * segments.len() / connections) {
+            if start.elapsed() > window {
+                break;
+            }
+            let (status, _) = client.get(uri, &mut body)?;
+            if status != 200 || body.len() != expected.len() {
+                return Err(format!("{place}{uri}: {status}"));
+            }
+            bytes += body.len() as u64;
+        }
+        Ok::<_, String>(bytes)
+    };
+    let bytes = thread::scope(|scope| {
+        let all: Vec<_> = (0..connections).map(|number| scope.spawn(move || client(number))).collect();
+        all.into_iter().map(|own| own.join().map_err(|_| "a client has panicked")?).sum::<Result<u64, String>>()
+    })?;
+    let (seconds, gbit) = (start.elapsed().as_secs_f64(), bytes as f64 * 8.0 / 1e9);
+    let (busy, process) = ((veth::busy()? - busy) / 1e9, process_time(id)? - process);
+    Ok(Cost { gbit_per_second: gbit / seconds, machine: busy / gbit, process: process / gbit })
+}
+
+/// Seconds of CPU time of a process so far.
+fn process_time(id: u32) -> Result<f64, String> {
+    let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{id}/stat"))).map_err(text)?;
+    // The name may have spaces; user and system time are the 14th and 15th field, in ticks of 10 ms.
+    let fields = stat.rsplit_once(") ").map_or("", |own| own.1).split(' ');
+    Ok(fields.skip(11).take(2).filter_map(|own| own.parse::<f64>().ok()).sum::<f64>() / 100.0)
+}
