@@ -55,6 +55,6 @@ pub use offline::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport
 pub use packets::{
     Access, Bytes, FrameConfig, FrameError, FrameHolders, FramePool, Received, RxBatch, TxBatch, WorkerContext,
 };
-pub use sys::join_group;
+pub use sys::{give_way, join_group};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

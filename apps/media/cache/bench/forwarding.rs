@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::Directory;
+use super::{Directory, files};
 use crate::media::network::{ENDS_CPU, Network, SOURCE};
 use crate::media::origin::{self, Origin, PORT};
 use crate::media::systems::Millrace;
@@ -94,16 +94,12 @@ fn one(network: &Network, records: bool, window: Duration) -> Result<Outcome, St
         cpu: ENDS_CPU,
     };
     source.run(window / 4)?;
-    let recorded = || {
-        let bytes = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |own| own.len());
-        walk(&path).into_iter().filter(|own| own.path().extension().is_some_and(|own| own == "ts")).map(bytes).sum()
-    };
-    let before: u64 = recorded();
+    let before = files::recorded(&path);
     let start = Instant::now();
     let streamed = source.run(window)?;
     let seconds = start.elapsed().as_secs_f64();
     let sent = streamed.arrived + streamed.lost;
-    let grown: u64 = recorded() - before;
+    let grown = files::recorded(&path) - before;
     viewer.tear_down()?;
     millrace.end()?;
     Ok(Outcome {
@@ -111,13 +107,4 @@ fn one(network: &Network, records: bool, window: Duration) -> Result<Outcome, St
         lost_per_million: streamed.lost as f64 * 1e6 / sent.max(1) as f64,
         recorded: grown as f64 / (sent.max(1) * (origin::BYTES - RTP) as u64) as f64,
     })
-}
-
-/// All files below a folder.
-fn walk(folder: &std::path::Path) -> Vec<std::fs::DirEntry> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let (folders, mut files): (Vec<_>, Vec<_>) =
-        entries.flatten().partition(|entry| entry.file_type().is_ok_and(|own| own.is_dir()));
-    files.extend(folders.iter().flat_map(|entry| walk(&entry.path())));
-    files
 }

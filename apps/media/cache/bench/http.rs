@@ -1,7 +1,6 @@
 //! Segments of a recording by HTTP, as players fetch them: by the proxy, and by nginx with `sendfile` from the same
 //! files. Servers are on one CPU, clients on the other; each connection asks for one segment after the other.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use lab::Running;
 
 use super::Directory;
+use super::client::{Client, segments};
 use crate::media::network::{ENDS_CPU, HOST_CPU, Network};
 use crate::media::systems::Millrace;
 use crate::results::Results;
@@ -59,7 +59,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     drop(source);
     // The recording ends when nothing has come for a while; whole segments are all that is asked for.
     thread::sleep(Duration::from_secs(2));
-    let segments = network.viewers.enter(segments).map_err(text)??;
+    let segments = network.viewers.enter(|| segments(MILLRACE, "bench")).map_err(text)??;
     let nginx = Nginx::start(&network, &folder)?;
     // The same files under the same names.
     let root = folder.join("root");
@@ -127,64 +127,6 @@ impl Nginx {
         }
         Ok(Nginx(running))
     }
-}
-
-/// A connection that stays open.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(place: &str) -> Result<Client, String> {
-        let stream = TcpStream::connect(place).map_err(text)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        stream.set_nodelay(true).map_err(text)?;
-        Ok(Client(BufReader::with_capacity(1 << 18, stream)))
-    }
-
-    /// An answer's status, its `Location`, and its body.
-    fn get(&mut self, uri: &str, body: &mut Vec<u8>) -> Result<(u16, String), String> {
-        write!(self.0.get_mut(), "GET {uri} HTTP/1.1\r\nHost: bench\r\n\r\n").map_err(text)?;
-        let (mut line, mut length, mut location) = (String::new(), 0, String::new());
-        self.0.read_line(&mut line).map_err(text)?;
-        let status = line.split(' ').nth(1).and_then(|own| own.parse().ok()).ok_or(format!("{uri}: {line:?}"))?;
-        loop {
-            line.clear();
-            self.0.read_line(&mut line).map_err(text)?;
-            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => length = value.parse().map_err(text)?,
-                "location" => value.clone_into(&mut location),
-                _ => {}
-            }
-        }
-        body.resize(length, 0);
-        self.0.read_exact(body).map_err(text)?;
-        Ok((status, location))
-    }
-}
-
-/// The recording's segments, with their URIs.
-fn segments() -> Result<Vec<(String, Vec<u8>)>, String> {
-    let (mut client, mut body) = (Client::new(MILLRACE)?, Vec::new());
-    let mut uri = "/bench/index.m3u8?start=0".to_owned();
-    for _ in 0..3 {
-        let (status, location) = client.get(&uri, &mut body)?;
-        match status {
-            200 => break,
-            301..=308 => uri = if location.starts_with('/') { location } else { format!("/bench/{location}") },
-            _ => return Err(format!("{uri}: {status}")),
-        }
-    }
-    let playlist = String::from_utf8_lossy(&body).into_owned();
-    let uris = playlist.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let mut all = Vec::new();
-    for uri in uris.map(|own| format!("/bench/{own}")) {
-        let (status, _) = client.get(&uri, &mut body)?;
-        if status != 200 || body.is_empty() {
-            return Err(format!("{uri}: {status}, {} bytes", body.len()));
-        }
-        all.push((uri, body.clone()));
-    }
-    if all.len() < 2 { Err(format!("too few segments: {playlist}")) } else { Ok(all) }
 }
 
 /// Some connections for a while.

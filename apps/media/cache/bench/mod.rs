@@ -6,10 +6,15 @@
 //! | `entries` | operations with 10, 1000, 100 000 segments in the catalogue |
 //! | `forwarding` | how much a stream in the kernel is slowed where it is recorded |
 //! | `http` | segments by HTTP, against nginx with the same files |
+//! | `many` | 40 streams that are recorded while 400 viewers are served by HTTP |
+//! | `client`, `files` | who asks for segments; what there is on the disk |
 
+mod client;
 mod entries;
+mod files;
 mod forwarding;
 mod http;
+mod many;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -40,7 +45,8 @@ impl Drop for Directory {
     }
 }
 
-/// Runs all parts, or those that `PART=record` names: record, entries, forwarding, http.
+/// Runs all parts, or those that `PART=record` names: record, entries, forwarding, http,
+/// many.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
     let parts = std::env::var("PART").unwrap_or_default();
@@ -53,13 +59,16 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     let live = lab::has_privileges().map_err(text)? && std::thread::available_parallelism().map_or(1, |n| n.get()) > 1;
     if !live {
-        results.note("forwarding, http: not measured, they need root and two CPUs");
+        results.note("forwarding, http, many: not measured, they need root and two CPUs");
     }
     if live && wanted("forwarding") {
         forwarding::measure(effort, &mut results)?;
     }
     if live && wanted("http") {
         http::measure(effort, &mut results)?;
+    }
+    if live && wanted("many") {
+        many::measure(effort, &mut results)?;
     }
     Ok(results)
 }

@@ -28,6 +28,6 @@ pub use packet_socket::{
     bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
     packet_statistics, promiscuous, put_in_place, take_socket_error,
 };
-pub use process::{effective_user, enter_network, is_linux_from, panic_text, wake_on_time};
+pub use process::{effective_user, enter_network, give_way, is_linux_from, panic_text, wake_on_time};
 pub(crate) use repeated::Repeated;
 pub use tap::open_tap;

@@ -113,6 +113,8 @@ fn start(settings: &HttpSettings, shared: &Shared) -> io::Result<Running> {
     let (changes, mut told) = unbounded_channel();
     let own = front.clone();
     let run = move || {
+        // Packets come first: one that is late may be lost, a segment is only late.
+        dataplane::give_way();
         runtime.block_on(async {
             let mut listeners: HashMap<SocketAddr, AbortHandle> = HashMap::new();
             while let Some(change) = told.recv().await {
