@@ -8,6 +8,7 @@
 //! | `writer`, `stream`, `blocks`, `sys` | blocks to files; in a thread of its own |
 //! | `live` | what recorder, writer and readers share of a recording in progress |
 //! | `reader`, `seek`, `loaded` | back from files |
+//! | `archive` | the same from a directory that another process has |
 //! | `keeper`, `catalogue`, `summaries` | what there is, and room for more; in another thread |
 //! | `recovery`, `mend` | what a crash has left |
 //! | `format`, `layout`, `info` | bytes, names of files, and what is known of recordings |
@@ -15,6 +16,7 @@
 
 #![deny(unsafe_code)]
 
+mod archive;
 pub mod blocks;
 mod cache;
 mod catalogue;
@@ -43,6 +45,7 @@ mod summaries;
 pub mod sys;
 mod writer;
 
+pub use archive::{Archive, Met, Stopped};
 pub use cache::{Cache, Error, MakeSystem, Means, Status};
 pub use format::entry::Entry;
 pub use info::{End, FilmSource, Kind, Recording, Segment, Source, Summary, Sums};

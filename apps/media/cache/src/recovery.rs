@@ -156,7 +156,7 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
 }
 
 /// A recording of which nothing but its segments is known.
-fn nameless(id: u64, is_ts: bool) -> Recording {
+pub(crate) fn nameless(id: u64, is_ts: bool) -> Recording {
     let source = Source {
         key: format!("{id:016x}"),
         track: 0,

@@ -10,6 +10,7 @@
 //! | [`cache`] | recorded streams, and how they are played |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `hls` | recordings by HTTP |
+//! | [`export`] | recordings as files of other programs |
 //! | `admin` | queries and metrics |
 //! | `run` | the proxy on a running instance |
 //! | `application`, `commands`, `demo` | what the proxy is to Millrace: controller and settings, subcommands, a scene |
@@ -23,6 +24,7 @@ mod application;
 pub mod cache;
 mod commands;
 mod demo;
+pub mod export;
 mod hls;
 mod log;
 pub mod pools;

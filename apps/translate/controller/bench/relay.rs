@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use lab::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::stream::stay;
 use crate::text;
@@ -120,6 +121,8 @@ impl Work {
         let Ok((stream, _)) = self.listener.accept() else { return Ok(()) };
         stream.set_nonblocking(true).map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
+        // Whatever the machine's default is.
+        setsockopt(&stream, sockopt::TcpCongestion, &"cubic".into()).map_err(text)?;
         let number = (1 + self.sockets.len() + self.clients.len()) as u64;
         self.epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, number)).map_err(text)?;
         self.clients.push(Some(Client { stream, request: Vec::new(), kept: HEAD.to_vec(), waits: false }));

@@ -139,6 +139,28 @@ fn the_oldest_or_the_newest_packets_are_left_out() {
     assert!(*newest.last().unwrap() + 5 > resumed + 600, "{:?}", newest.last());
 }
 
+/// Who goes on reading, but too slowly, has what is old; what comes meanwhile does not wait, too.
+#[test]
+fn a_slow_reader_loses_the_newest_packets_again_and_again() {
+    let client = Options { buffer: 8000, ..quiet().client };
+    let mut world = World::new(&program(), Scene { client, policy: 1, delay: 2, ..quiet() });
+    world.connect();
+    world.run(300);
+    // A packet each 5 ms is 263 bytes a millisecond.
+    world.scene.reads = 100;
+    world.run(12_000);
+    world.scene.reads = 1 << 20;
+    world.run(3000);
+    let numbers = world.watch.check_stream();
+    let gaps = gaps(&numbers);
+    assert!(gaps.len() > 2, "{gaps:?}");
+    // The older half of a second is read in 1.3 s.
+    assert!(world.watch.lag < 2000, "a packet left {} ms after it came", world.watch.lag);
+    let lost: u32 = gaps.iter().map(|(from, to)| to - from).sum();
+    assert!((0.5..0.75).contains(&(f64::from(lost) / 2400.0)), "{lost} of 2400: {gaps:?}");
+    world.watch.check_read(&world.client.data, world.client.took_part);
+}
+
 #[test]
 fn rates_are_kept() {
     // Half a second behind: with no rate at once, at the stream's own a quarter faster than it comes.

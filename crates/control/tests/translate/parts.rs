@@ -102,6 +102,34 @@ fn a_way_that_becomes_narrow_is_kept_to() {
     }
 }
 
+/// Ten minutes later it is tried whether the way is wide again (RFC 1191 section 6.3).
+#[test]
+fn a_way_that_is_wide_again_is_made_use_of() {
+    for (wide, longest) in [(true, 1316), (false, 1128)] {
+        let mut world = World::new(&program(), Scene { period: 100, ..native() });
+        world.client.options.mss = 1440;
+        world.connect();
+        world.run(1000);
+        world.link.mtu = Some(1200);
+        world.run(1000);
+        assert_eq!(world.client.longest, 1316, "before");
+        world.link.longest = 0;
+        world.run(590_000);
+        assert_eq!(world.link.longest, 40 + 1128, "{wide}: for ten minutes");
+        let refused = world.link.refused;
+        if wide {
+            world.link.mtu = None;
+        }
+        world.run(60_000);
+        assert_eq!(world.link.longest, 40 + longest, "{wide}: behind them");
+        assert_eq!(world.link.refused > refused, !wide, "{wide}: a router was asked");
+        world.running = false;
+        world.run(1000);
+        let read = read(&world.client.data);
+        assert!(read.packets > 6400 && (read.missing, read.nulls) == (0, 0), "{wide}: {read:?}");
+    }
+}
+
 /// Below 552 bytes, and where the router does not say how many, those of IPv4 may cut.
 #[test]
 fn routers_that_say_little_may_cut() {

@@ -40,6 +40,8 @@ pub struct Watch {
     pub nulls: u32,
     pub fresh: u32,
     pub again: u32,
+    /// How long after it came a packet left for the first time, at most; milliseconds.
+    pub lag: u64,
     /// A router has said that packets are too long for it.
     pub is_narrow: bool,
 }
@@ -80,6 +82,7 @@ impl Watch {
             nulls: 0,
             fresh: 0,
             again: 0,
+            lag: 0,
             is_narrow: false,
         }
     }
@@ -149,6 +152,11 @@ impl Watch {
         assert!(may, "{at}..{} does not fit into a window that ends at {}", at + bytes.len(), self.takes);
         if ahead == 0 {
             assert!(self.fin.is_none(), "data behind a FIN");
+            if at >= self.document
+                && let Some(came) = self.came.get(&number_of(bytes).0)
+            {
+                self.lag = self.lag.max((now - came) / MS);
+            }
             self.first.extend(bytes);
             self.segments.insert(at, vec![bytes.clone()]);
             return;

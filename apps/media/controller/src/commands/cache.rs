@@ -9,7 +9,7 @@ use cli::say;
 use media_cache::{Cache, Report, Settings};
 use serde_json::Value as Json;
 
-use super::{Plain, print, table, time};
+use super::{Plain, export, print, table, time};
 use crate::admin::cache::{PAGE, Page, Pin, RecordingShown, RecordingState, Remove, SegmentState, Show};
 
 /// What to show or do.
@@ -31,6 +31,8 @@ enum Action {
     Unpin(One),
     /// Remove a recording
     Rm(One),
+    /// Write a recording to a file: MPEG-TS, MP4, a capture, or RTP for rtptools
+    Export(export::Args),
     /// Look at all recordings in a directory that no proxy has now, mend what a crash has left, tell what is lost
     Check(Check),
 }
@@ -70,6 +72,7 @@ impl Args {
                 }
                 Ok(())
             }
+            Action::Export(own) => own.run(),
             Action::Check(own) => check(own),
         }
     }

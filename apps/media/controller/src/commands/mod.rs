@@ -16,6 +16,7 @@ use crate::admin::queries::Kill;
 use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
 
 mod cache;
+mod export;
 mod origins;
 
 /// All of them.
@@ -36,7 +37,7 @@ enum Action {
     Streams(Plain),
     /// Origins, their state, and what they failed at
     Origins(origins::Args),
-    /// Recordings: list, pin, remove, check them
+    /// Recordings: list, pin, remove, export, check them
     Cache(cache::Args),
     /// End a session
     Kill(One),

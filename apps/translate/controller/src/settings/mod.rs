@@ -148,7 +148,7 @@ pub struct Timeouts {
 /// Streams of the program at most: places of its table `ring.streams`.
 pub const MOST_STREAMS: usize = 128;
 /// Connections of the program at most; numbers begin at 1.
-pub const MOST_CONNECTIONS: usize = 16383;
+pub const MOST_CONNECTIONS: usize = 24575;
 /// Members of a stream's group at most.
 pub const MOST_VIEWERS: usize = 16384;
 
