@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use cli::failure::Failure;
 use cli::report::grouped;
+use cli::say;
 use media_cache::{Archive, Recording, Stopped};
 
 use crate::export::{self, Format, Range, Written};
@@ -143,13 +144,19 @@ impl Args {
         Ok(written)
     }
 
-    /// On standard error, as the file may be on standard output.
+    /// On standard error where the file is on standard output.
     fn tell(&self, written: Written) {
+        let text = self.told(written);
+        match self.output == Path::new("-") {
+            true => _ = writeln!(io::stderr(), "{text}"),
+            false => say!("{text}"),
+        }
+    }
+
+    fn told(&self, written: Written) -> String {
         let Written { packets, bytes, gaps, missing, damaged } = written;
         if self.json {
-            let text = serde_json::to_string(&written).unwrap_or_default();
-            let _ = writeln!(io::stderr(), "{text}");
-            return;
+            return serde_json::to_string(&written).unwrap_or_default();
         }
         let mut text = format!("{} packets, {} bytes", grouped(packets), grouped(bytes));
         if gaps > 0 {
@@ -158,7 +165,7 @@ impl Args {
         if damaged > 0 {
             text += &format!(", {} of them damaged or removed", grouped(damaged));
         }
-        let _ = writeln!(io::stderr(), "{text}");
+        text
     }
 }
 
