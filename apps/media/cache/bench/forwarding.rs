@@ -1,8 +1,8 @@
 //! A stream from a server to one viewer, which the kernel forwards, without and with a recording of it.
 //!
-//! Source, forwarding and viewer are on one CPU, by turns: the source sends a burst and waits until it has come. So that
-//! CPU is busy all the time, and what forwarding costs more is seen in packets per second. Worker, controller and disk
-//! are on the other CPU. A rate that no server sends at: as many packets as that CPU forwards.
+//! Source, forwarding and viewer are on one CPU, by turns: the source sends a burst and waits until it has come. So
+//! that CPU is busy all the time, and what forwarding costs more is seen in packets per second. Worker, controller and
+//! disk are on the other CPU. A rate that no server sends at: as many packets as that CPU forwards.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

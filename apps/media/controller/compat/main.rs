@@ -309,7 +309,7 @@ fn check_film(name: &str, frames: &[String], expected: &[String]) {
     assert!(begin.is_some_and(is_there), "{name}: {} of {}, from {begin:?} on", frames.len(), expected.len());
 }
 
-/// The recording as files, of the directory that the proxy has: ffmpeg finds the film's frames, tcpdump no wrong packet.
+/// The recording as files, of the directory that the proxy has: ffmpeg finds the film's frames, tcpdump no wrong sum.
 fn exported(media: &Media, scratch: &Scratch, expected: &[String]) {
     let id = media.json(&["media", "cache", "ls"])[0]["id"].to_string();
     let packets = media.json(&["media", "cache", "ls"])[0]["packets"].as_u64().unwrap();

@@ -20,8 +20,8 @@ const CONNECTIONS: usize = 10_000;
 const SMOKE: usize = 200;
 /// bit/s: two packets a second to each.
 const RATE: u64 = 2 * 8 * BYTES as u64;
-/// bit/s before there are any, and for how long: until each frame has been in use, as only what was touched counts as the
-/// process's memory.
+/// bit/s before there are any, and for how long: until each frame has been in use, as only what was touched counts as
+/// the process's memory.
 const WARMING: u64 = 400_000_000;
 const WARM: Duration = Duration::from_secs(6);
 /// How long they are kept.

@@ -11,6 +11,8 @@ mod clients;
 #[path = "../live/network.rs"]
 mod network;
 
+#[path = "../../../../tests/support/chromium.rs"]
+mod chromium;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;

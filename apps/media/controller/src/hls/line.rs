@@ -10,6 +10,8 @@ use crate::cache::timeline::{MOST_TRACKS, of_track};
 
 /// Nothing for so long is a gap, in microseconds.
 const GAP: u64 = 2_000_000;
+/// Numbers of interruptions begin below this.
+const MOST_FIRST: u64 = 1 << 16;
 /// Segments that are gone are remembered, so many at most.
 const MOST_GONE: usize = 4096;
 
@@ -67,7 +69,8 @@ pub struct Line {
 
 impl Line {
     /// One that has nothing yet, of segments of about so many seconds. Numbers begin at the time, in seconds since
-    /// 1970, so they are beyond those that an earlier process has given.
+    /// 1970, so they are beyond those that an earlier process has given. Those of interruptions begin at the minute,
+    /// and anew each 45 days: players have a loop over all that there were (hls.js 1.7), and 10^9 of them stop it.
     pub fn new(now: u64, segment: u64) -> Line {
         Line {
             entries: VecDeque::new(),
@@ -76,7 +79,7 @@ impl Line {
             grows: false,
             track: None,
             sequence: now,
-            discontinuity: now,
+            discontinuity: now / 60 % MOST_FIRST,
             end: None,
         }
     }

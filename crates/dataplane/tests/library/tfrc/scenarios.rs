@@ -233,8 +233,8 @@ fn without_acknowledgements_the_rate_halves_until_they_come_back() {
 
 #[test]
 fn a_lost_acknowledgement_of_a_slow_stream_does_not_hold_it_back() {
-    // Two packets a second: a timer finds lost the second one, as its acknowledgement is, with nothing delivered since the first. That
-    // of the same packet, sent again, comes sooner than others have.
+    // Two packets a second: a timer finds lost the second one, as its acknowledgement is, with nothing delivered since
+    // the first. That of the same packet, sent again, comes sooner than others have.
     for rtt in [125_000, 1_000_000, 30_000_000] {
         let rtts = vec![(0, rtt), (700_000_000, rtt / 8)];
         let application = vec![(0, 500_000_000)];
