@@ -20,9 +20,10 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 37] = [
+    let counters: [(&str, &str, u64); 38] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
+        ("media_loops_total", "requests that had been here, or come through too many proxies", counts.loops),
         ("media_sessions_total", "sessions that began", counts.sessions),
         ("media_vanished_total", "sessions whose clients were not heard of any more", counts.vanished),
         ("media_streams_total", "presentations that were asked for at origins", counts.upstreams),

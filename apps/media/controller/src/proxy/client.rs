@@ -13,6 +13,7 @@ use wire::rtsp::session;
 use super::admission::Nonce;
 use super::session::{Ending, Name};
 use super::target::{Target, target};
+use super::via;
 use super::world::{Effect, World};
 use super::{ClientId, Proxy, SessionId, UpstreamId};
 
@@ -174,7 +175,8 @@ impl<W: World> Proxy<W> {
             response.headers.push("Unsupported", required.join(", "));
             return self.respond(id, response);
         }
-        if request.headers.all("via").any(|via| via.contains(&self.pseudonym)) {
+        if via::passed(&request.headers, &self.pseudonym).is_err() {
+            self.counts.loops += 1;
             return self.refuse(id, &request, 502);
         }
         let publishes = self.publishers.contains_key(&id) && request.method != "OPTIONS";
@@ -218,8 +220,10 @@ impl<W: World> Proxy<W> {
     pub(super) fn target_of(&mut self, id: ClientId, request: &Request) -> Option<Target> {
         let local = self.clients.get(&id)?.local.ip();
         match target(&request.url, &self.settings, local) {
-            Ok(target) if target.forwarded => Some(self.forwarded(id, request, target)),
-            Ok(target) => Some(target),
+            Ok(mut target) => {
+                target.via = via::passed(&request.headers, &self.pseudonym).ok().flatten();
+                Some(if target.forwarded { self.forwarded(id, request, target) } else { target })
+            }
             Err(status) => {
                 self.refuse(id, request, status);
                 None

@@ -70,6 +70,7 @@ mod target;
 mod track;
 mod tunnel;
 mod upstream;
+mod via;
 mod viewers;
 mod way;
 pub mod world;
@@ -123,6 +124,8 @@ pub struct Counts {
     pub requests: u64,
     /// Answers with a status of 400 or more.
     pub refused: u64,
+    /// Of these, to requests that had been here before, or had come through too many proxies.
+    pub loops: u64,
     /// Sessions that began.
     pub sessions: u64,
     /// Sessions that ended because nothing was heard of their client.

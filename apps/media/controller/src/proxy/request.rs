@@ -103,7 +103,8 @@ impl Upstream {
         self.cseq = self.cseq.wrapping_add(1);
         request.headers.push("CSeq", self.cseq.to_string());
         request.headers.push("User-Agent", "Millrace");
-        request.headers.push("Via", format!("RTSP/1.0 {via}"));
+        let before = self.via.iter().map(|before| format!("{before}, "));
+        request.headers.push("Via", before.chain([format!("RTSP/1.0 {via}")]).collect::<String>());
         self.session.iter().for_each(|session| request.headers.push("Session", session.clone()));
         if let (Some(auth), Some(credentials)) = (&mut self.auth, &self.presentation.credentials) {
             let answer = auth.respond(&PasswordParams {

@@ -257,6 +257,7 @@ impl<W: World> Proxy<W> {
             carried: None,
             viewers: Arc::new(Access::default()),
             publish: None,
+            via: None,
             forwarded: false,
             multicast: record.multicast,
             plain: None,

@@ -54,6 +54,8 @@ pub struct Target {
     pub viewers: Arc<Access>,
     /// Who may publish it, where it does not come from an origin.
     pub publish: Option<Arc<Access>>,
+    /// The proxies that it was asked for through, as `Via` has them.
+    pub via: Option<String>,
 }
 
 /// The parameter of a URL's query that is a token of the proxy's own.
@@ -87,6 +89,7 @@ impl Target {
             film,
             viewers,
             publish: own.publish.clone(),
+            via: None,
         }
     }
 }
@@ -114,6 +117,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
             film: None,
             viewers,
             publish: None,
+            via: None,
         }
     };
     // A host that may be asked is meant itself, unless it is the proxy.

@@ -59,6 +59,8 @@ pub(super) struct Upstream {
     /// What its client says to the origin of who it is.
     pub(super) proofs: Proofs,
     pub(super) redirects: u32,
+    /// The proxies through which it was asked for first, as `Via` has them.
+    pub(super) via: Option<String>,
     /// What relative URLs of the description are seen from.
     pub(super) base: String,
     pub(super) description: Option<Description>,
@@ -121,6 +123,7 @@ impl Upstream {
             auth: None,
             proofs: Proofs::default(),
             redirects: 0,
+            via: target.via.clone(),
             description: None,
             tracks: Vec::new(),
             viewers: BTreeSet::new(),

@@ -97,7 +97,34 @@ fn a_request_that_comes_round_is_refused() {
     let (origin, _) = model.origins.values().last().unwrap();
     let via = origin.asked[0].headers.get("via").unwrap().to_owned();
     assert_eq!(model.ask(client, "DESCRIBE", URL, &[("Via", &format!("RTSP/1.0 other, {via}"))]).status, 502);
+    assert_eq!(model.proxy.counts.loops, 1);
     assert_eq!(model.ask(client, "DESCRIBE", URL, &[("Via", "RTSP/1.0 other")]).status, 200);
+    // Through 16 proxies, but no more, nor through some that say too much.
+    let through = |count: usize, name: &str| vec![format!("RTSP/1.0 {name}"); count].join(", ");
+    for (via, status) in [(through(16, "p"), 200), (through(17, "p"), 502), (through(1, &"p".repeat(1024)), 502)] {
+        assert_eq!(model.ask(client, "DESCRIBE", URL, &[("Via", &via)]).status, status, "{via}");
+    }
+    assert_eq!(model.proxy.counts.loops, 3);
+}
+
+#[test]
+fn a_loop_through_another_proxy_is_found() {
+    // What the origin is told names all proxies, so one of them that is asked again knows itself.
+    let mut model = Model::new(Options { live: true, ..Options::default() });
+    let client = model.client(CLIENT);
+    let via = [("Via", "RTSP/1.0 first:554"), ("Via", "RTSP/1.0 second (a comment)")];
+    assert_eq!(model.ask(client, "DESCRIBE", URL, &via).status, 200);
+    let (origin, _) = model.origins.values().last().unwrap();
+    let said: Vec<String> = origin.asked.iter().map(|own| own.headers.get("via").unwrap().to_owned()).collect();
+    assert_eq!(origin.asked[1].method, "DESCRIBE");
+    for via in &said {
+        let hops: Vec<&str> = via.split(", ").collect();
+        assert_eq!((hops.len(), hops[0], hops[1]), (3, "RTSP/1.0 first:554", "RTSP/1.0 second (a comment)"));
+        // It comes round by a third one.
+        let answer = model.ask(client, "DESCRIBE", URL, &[("Via", &format!("{via}, RTSP/1.0 third"))]);
+        assert_eq!(answer.status, 502);
+    }
+    assert_eq!(model.proxy.counts.loops, said.len() as u64);
 }
 
 #[test]
