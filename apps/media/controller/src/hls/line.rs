@@ -230,14 +230,14 @@ mod tests {
         line.append(&all[1..4], false);
         let sequences: Vec<u64> = line.entries.iter().map(|own| own.sequence).collect();
         assert_eq!(sequences, [500, 501, 502]);
-        assert!(line.entries.iter().all(|own| own.duration == 10_000_000 && !own.begins && own.discontinuity == 500));
+        assert!(line.entries.iter().all(|own| own.duration == 10_000_000 && !own.begins && own.discontinuity == 8));
         line.append(&all[3..], true);
         assert_eq!(line.entries[3].duration, 9_960_000, "up to its own last packet");
         // Another recording; a segment that is missing; and a pause.
         line.append(&[segment(2, 0, 50, 10), segment(2, 2, 70, 10), segment(2, 3, 90, 14)], true);
         let begins: Vec<bool> = line.entries.iter().map(|own| own.begins).collect();
         assert_eq!(begins, [false, false, false, false, true, true, true]);
-        assert_eq!(line.entries[6].discontinuity, 503);
+        assert_eq!(line.entries[6].discontinuity, 11);
         assert_eq!((line.entries[4].duration, line.target), (9_960_000, 14));
         assert_eq!([0, 1009, 1010, 1055, 1085, 9999].map(|own| line.at_clock(own * 1_000_000)), [0, 0, 1, 4, 6, 7]);
         assert_eq!([1, 20, 24, 1000].map(|own| line.window(own * 1_000_000)), [6, 5, 4, 0]);
