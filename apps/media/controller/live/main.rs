@@ -12,6 +12,7 @@ mod neighbours;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
+mod peers;
 mod pools;
 mod publisher;
 mod restart;

@@ -5,6 +5,7 @@
 //!                       10.0.1.1, 2001:db8:1::1          10.0.2.1, 2001:db8:2::1
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lab::{LinkConfig, Namespace, Running, Signal, veth};
@@ -31,7 +32,7 @@ pub struct Media {
     disk: Option<Running>,
     pub proxy: Namespace,
     pub viewers: Namespace,
-    pub servers: Namespace,
+    pub servers: Arc<Namespace>,
 }
 
 impl Media {
@@ -57,14 +58,19 @@ impl Media {
             must(host.check(&["ethtool", "-K", "eth0", "gro", "on"]));
             host
         });
+        let [viewers, servers] = hosts;
+        Media::start_at(ns, (viewers, Arc::new(servers)), &example(driver, changes), size)
+    }
+
+    /// Starts Millrace with a configuration on a host between others, which has 10.0.1.1 for viewers.
+    pub fn start_at(
+        ns: Namespace,
+        (viewers, servers): (Namespace, Arc<Namespace>),
+        text: &str,
+        size: Option<&str>,
+    ) -> Media {
         let runtime = Runtime::new();
-        let text = include_str!("../../media.toml").replace("\"auto:", &format!("\"{driver}:"));
-        let text = changes.iter().fold(text, |text, (from, to)| {
-            let changed = text.replacen(from, to, 1);
-            assert_ne!(changed, text, "{from}");
-            changed
-        });
-        let config = runtime.write("media.toml", &text);
+        let config = runtime.write("media.toml", text);
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
         let mut words = Vec::new();
@@ -83,7 +89,6 @@ impl Media {
         let run = [millrace, "run", &app, "-c", &config, "--opt", level, "--socket", &socket, "--state", &state];
         words.extend(run.map(str::to_owned));
         let millrace = launch(&ns, &words);
-        let [viewers, servers] = hosts;
         let media = Media { millrace, runtime, words, disk, proxy: ns, viewers, servers };
         media.listens();
         media
@@ -175,6 +180,16 @@ impl Media {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// The example configuration, for a driver, and with some of its text replaced.
+pub fn example(driver: &str, changes: &[(&str, &str)]) -> String {
+    let text = include_str!("../../media.toml").replace("\"auto:", &format!("\"{driver}:"));
+    changes.iter().fold(text, |text, (from, to)| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        changed
+    })
 }
 
 fn launch(host: &Namespace, words: &[String]) -> Running {

@@ -17,6 +17,11 @@ pub const OFFERS: &[Offer] = &[
     Offer { name: "streams", about: "presentations that come from origins, and how", changes: false },
     Offer { name: "origins", about: "origins, their state, and what they failed at", changes: false },
     Offer {
+        name: "peers",
+        about: "other proxies that have the same streams, and who is asked for `stream`",
+        changes: false,
+    },
+    Offer {
         name: "origin",
         about: "has a `server` of a pool, POOL/NAME, in `state` ready, drain or down from now on",
         changes: true,
@@ -44,6 +49,14 @@ pub struct Kill {
     pub id: u64,
 }
 
+/// Which stream is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfStream {
+    /// Its name, or host, port and path of its URL at the origin.
+    pub stream: Option<String>,
+}
+
 fn shown(value: &impl Serialize) -> Answer {
     serde_json::to_value(value).map_err(|error| QueryError::Bad(error.to_string()))
 }
@@ -55,6 +68,10 @@ pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer
         "sessions" => shown(&proxy.session_states()),
         "streams" => shown(&proxy.stream_states()),
         "origins" => shown(&proxy.origin_states()),
+        "peers" => {
+            let of = Option::<OfStream>::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
+            shown(&proxy.peers_state(of.unwrap_or_default().stream.as_deref()))
+        }
         "origin" => {
             let change = StateChange::deserialize(with).map_err(|error| QueryError::Bad(error.to_string()))?;
             let server = proxy.pools().named(&change.server).ok_or_else(|| {

@@ -18,6 +18,7 @@ use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
 mod cache;
 mod export;
 mod origins;
+mod peers;
 
 /// All of them.
 pub const COMMANDS: &[Command] = &[Command::of::<Args>()];
@@ -37,6 +38,8 @@ enum Action {
     Streams(Plain),
     /// Origins, their state, and what they failed at
     Origins(origins::Args),
+    /// Other proxies that have the same streams, and who has which
+    Peers(peers::Args),
     /// Recordings: list, pin, remove, export, check them
     Cache(cache::Args),
     /// End a session
@@ -69,6 +72,7 @@ impl Subcommand for Args {
             Action::Sessions(own) => sessions(own),
             Action::Streams(own) => streams(own),
             Action::Origins(own) => own.run(),
+            Action::Peers(own) => own.run(),
             Action::Cache(own) => own.run(),
             Action::Kill(own) => {
                 let killed: Json = own.remote.query("media", "kill", &Kill { id: own.id })?;

@@ -88,7 +88,8 @@ fn show(plain: &Plain) -> Result<(), Failure> {
     })
 }
 
-fn state_of(own: &ServerShown) -> String {
+/// What is known of a server, in a few words.
+pub(super) fn state_of(own: &ServerShown) -> String {
     let up = match own.up {
         Some(true) => "up",
         Some(false) => "down",

@@ -1,4 +1,6 @@
-//! Origins of pools: which of them work, and which one gets the next stream.
+//! Servers of pools, origins and peers: which of them work, and which one gets the next stream.
+
+mod rendezvous;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use control::admin_state::AdminState;
 use wire::rtsp::url::{Url, authority};
 
 use crate::settings::Settings;
-use crate::settings::pools::{Balance, Pool, Server};
+use crate::settings::pools::{Balance, Kind, Pool, Server};
 
 /// An origin of a pool; numbers are not given twice.
 pub type ServerId = u64;
@@ -189,6 +191,18 @@ impl Pools {
         }
     }
 
+    /// The peer of a kind that has a stream, of those that may have it, are not known to be down and were not tried;
+    /// none where that is this proxy itself (its name and weight), or there is none.
+    pub fn peer(&self, kind: Kind, stream: &str, own: Option<(&str, u32)>, tried: &[ServerId]) -> Option<ServerId> {
+        let fits = |(id, peer): &(ServerId, &ServerState)| {
+            peer.pool.kind == kind && peer.is_wanted() && peer.up != Some(false) && !tried.contains(id)
+        };
+        let cost = |name: &str, weight: u32| rendezvous::cost(stream, name, weight);
+        let all = self.iter().filter(fits).map(|(id, peer)| (cost(&peer.server.name, peer.server.weight), Some(id)));
+        let own = own.map(|(name, weight)| (cost(name, weight), None));
+        all.chain(own).min_by(|one, other| one.0.total_cmp(&other.0))?.1
+    }
+
     /// Smooth weighted round robin: all get their weight as credit, the one with most pays for all.
     fn in_turn(&mut self, able: &[ServerId]) -> Option<ServerId> {
         let mut total = 0;
@@ -221,7 +235,13 @@ mod tests {
             weight: *weight,
         };
         let check = Check { rise: 2, fall: 3, ..Check::default() };
-        let pool = Pool { name: "p".into(), balance, servers: servers.iter().map(server).collect(), check };
+        let pool = Pool {
+            name: "p".into(),
+            kind: Kind::Origins,
+            balance,
+            servers: servers.iter().map(server).collect(),
+            check,
+        };
         Settings { pools: vec![pool], ..Settings::default() }
     }
 

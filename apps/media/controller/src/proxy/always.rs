@@ -37,10 +37,13 @@ impl<W: World> Proxy<W> {
         let now = self.now;
         self.demanded.retain(|_, until| *until > now);
         let demanded = self.demanded.clone();
+        // Who of the siblings has a stream records it, and nobody else.
+        let is_elsewhere = |own: &&Named| own.record == Record::Always && self.is_elsewhere(&own.name);
+        let elsewhere: BTreeSet<&str> = settings.streams.iter().filter(is_elsewhere).map(|own| &*own.name).collect();
         // What is published comes when its publisher sends it.
         let wanted = |own: &&Named| {
-            let is_demanded = own.record == Record::Viewed && demanded.contains_key(&own.name);
-            (own.record == Record::Always || is_demanded) && own.publish.is_none()
+            let is_always = own.record == Record::Always && !elsewhere.contains(&*own.name);
+            (is_always || own.record.is_on() && demanded.contains_key(&own.name)) && own.publish.is_none()
         };
         let mut asked = 0;
         for own in settings.streams.iter().filter(wanted).filter(|_| settings.cache.is_some()) {
@@ -74,9 +77,9 @@ impl<W: World> Proxy<W> {
         state.upstream = None;
         let viewers = named.viewers.clone().unwrap_or_else(|| self.settings.viewers.clone());
         // Where none can be had, it is asked for once more.
-        let Ok(id) = self.upstream_for(&Target { film: None, ..Target::named(named, viewers, &self.settings) }) else {
-            return true;
-        };
+        let mut target = Target { film: None, ..Target::named(named, viewers, &self.settings) };
+        target.presentation.peers = self.peered(&target);
+        let Ok(id) = self.upstream_for(&target) else { return true };
         if let Some(own) = self.upstreams.get_mut(&id) {
             own.always = true;
             own.recorded_as = Some(named.name.clone());

@@ -53,7 +53,8 @@ impl<W: World> Proxy<W> {
     /// A client has connected; its number, if there may be another one.
     pub fn client_opened(&mut self, peer: SocketAddr, local: SocketAddr) -> Option<ClientId> {
         let (limits, had) = (&self.settings.limits, self.addresses.of(peer.ip()));
-        if self.clients.len() >= limits.connections || had.connections >= limits.per_client {
+        if self.clients.len() >= limits.connections || had.connections >= limits.per_client && !self.is_peer(peer.ip())
+        {
             return None;
         }
         let id = self.new_id();
@@ -222,6 +223,7 @@ impl<W: World> Proxy<W> {
         match target(&request.url, &self.settings, local) {
             Ok(mut target) => {
                 target.via = via::passed(&request.headers, &self.pseudonym).ok().flatten();
+                target.presentation.peers = self.peered(&target);
                 Some(if target.forwarded { self.forwarded(id, request, target) } else { target })
             }
             Err(status) => {

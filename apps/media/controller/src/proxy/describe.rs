@@ -57,8 +57,8 @@ impl<W: World> Proxy<W> {
     /// The presentation at its origin that a client may get: one that is there, or a new one, which is asked for; `Err`
     /// with the status where there are too many.
     pub(super) fn upstream_for(&mut self, target: &Target) -> Result<UpstreamId, u16> {
-        if let Some(id) = self.joinable.get(&target.presentation).filter(|id| self.upstreams.contains_key(id)) {
-            return Ok(*id);
+        if let Some(id) = self.there(&target.presentation) {
+            return Ok(id);
         }
         // Nobody publishes it now.
         if target.publish.is_some() {

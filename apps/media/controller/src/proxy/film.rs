@@ -167,11 +167,11 @@ impl<W: World> Proxy<W> {
         self.counts_of(server, &url).asked += 1;
         if let Some(own) = self.upstreams.get_mut(&id) {
             own.set_copy(false);
-            own.server = server;
             if let Some(film) = &mut own.film {
                 (film.asks, film.served) = (asks, "miss");
             }
         }
+        self.comes_from(id, server);
         self.ask_instead(id, url);
     }
 
@@ -182,7 +182,7 @@ impl<W: World> Proxy<W> {
         film.served = served;
         let url = copies::url(ANY, &film.key);
         own.set_copy(true);
-        own.server = None;
+        self.comes_from(id, None);
         self.ask_instead(id, url);
     }
 
@@ -278,6 +278,10 @@ impl<W: World> Proxy<W> {
         self.end_film(id);
         let after = self.settings.cache.as_ref().map_or(1, |own| own.films.after);
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| !own.live && !own.is_copy()) else { return };
+        // Who has it records it.
+        if own.is_of_sibling() {
+            return;
+        }
         let Some(film) = own.film.as_mut().filter(|own| own.source.is_some()) else { return };
         let is_as_it_is = |(name, value): &(String, String)| match name.to_ascii_lowercase().as_str() {
             "scale" | "speed" => value.trim().parse() == Ok(1.0),

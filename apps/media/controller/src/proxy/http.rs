@@ -7,6 +7,7 @@ use wire::rtsp::auth::{Authorization, Scheme};
 
 use super::Proxy;
 use super::world::World;
+use crate::settings::Named;
 use crate::settings::access::Access;
 use crate::settings::cache::Record;
 
@@ -104,7 +105,7 @@ impl<W: World> Proxy<W> {
                 }
             }
         }
-        if let Some(time) = asked.demand.filter(|_| named.record == Record::Viewed && named.publish.is_none()) {
+        if let Some(time) = asked.demand.filter(|_| !self.comes_always(named) && named.publish.is_none()) {
             let is_new = self.demanded.insert(named.name.clone(), self.now + time).is_none();
             if is_new {
                 self.always_tick();
@@ -112,6 +113,11 @@ impl<W: World> Proxy<W> {
         }
         let comes = self.upstreams.values().any(|own| own.recorded_as.as_ref() == Some(&named.name));
         Verdict::Admitted { is_open: access.is_open(), comes }
+    }
+
+    /// Whether a stream is recorded here whether somebody views it or not.
+    fn comes_always(&self, named: &Named) -> bool {
+        named.record == Record::Always && !self.is_elsewhere(&named.name)
     }
 
     fn proof(&self, access: &Access, asked: &Asked) -> Proof {

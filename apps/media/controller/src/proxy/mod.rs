@@ -21,7 +21,8 @@
 //! | `recovery` | another origin in the place of one that has failed |
 //! | `origin` | what origins answer |
 //! | `redirection` | origins that send their clients elsewhere |
-//! | `checks` | whether the origins of pools work |
+//! | `checks` | whether the origins of pools, and peers, work |
+//! | `peers` | other proxies, which are asked before origins |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
@@ -51,6 +52,7 @@ pub mod http;
 mod late;
 mod origin;
 pub mod origins;
+pub mod peers;
 mod play;
 pub mod proof;
 mod publish;
@@ -265,7 +267,8 @@ impl<W: World> Proxy<W> {
         let mut pools = Pools::default();
         let now = Duration::from_nanos(world.clock());
         pools.configure(&settings, now, |_| false);
-        let pseudonym = format!("millrace-{:012x}", world.random() >> 16);
+        let random = world.random() >> 16;
+        let pseudonym = own_name(&settings).unwrap_or_else(|| format!("millrace-{random:012x}"));
         Proxy {
             world,
             settings,
@@ -306,6 +309,7 @@ impl<W: World> Proxy<W> {
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         let used = |id: ServerId| self.upstreams.values().any(|own| own.server == Some(id));
         self.pools.configure(&settings, self.now, used);
+        own_name(&settings).into_iter().for_each(|name| self.pseudonym = name);
         self.settings = settings;
         self.leave_unwanted();
     }
@@ -372,6 +376,11 @@ impl<W: World> Proxy<W> {
         self.tracks.insert(number, owner);
         Some(number)
     }
+}
+
+/// The name in `Via` that the configuration gives.
+fn own_name(settings: &Settings) -> Option<String> {
+    settings.peers.as_ref().and_then(|own| own.name.clone())
 }
 
 /// Numbers of sessions, of which some may leave meanwhile; in the same order in each run.

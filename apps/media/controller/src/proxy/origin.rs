@@ -107,7 +107,7 @@ impl<W: World> Proxy<W> {
         self.records.streams.insert(id);
         let Some(job) = self.film_answered(id, job, &response) else { return };
         let Some(own) = self.upstreams.get_mut(&id) else { return };
-        if response.status == 401 && own.presentation.credentials.is_some() && tries < MOST_TRIES {
+        if response.status == 401 && own.credentials().is_some() && tries < MOST_TRIES {
             let challenge = response.headers.all("www-authenticate").collect::<Vec<_>>().join(", ");
             if let Ok(auth) = PasswordClient::try_from(challenge.as_str()) {
                 own.auth = Some(auth);
@@ -117,7 +117,8 @@ impl<W: World> Proxy<W> {
         if response.status == 401 && own.presentation.prover.is_some() {
             return self.pass_challenge(id, job, &response);
         }
-        let unproved = own.presentation.credentials.is_none() && own.presentation.pool.is_none();
+        let is_only = own.presentation.pool.is_none() && own.peer.is_none();
+        let unproved = own.presentation.credentials.is_none() && is_only;
         if response.status == 401 && unproved && matches!(job, Job::Describe) {
             self.refuse_unproved(id);
             return self.fail_upstream(id, 502, "it asks for a password, and none is configured");
@@ -224,7 +225,7 @@ impl<W: World> Proxy<W> {
         };
         let asked = own.tracks[track].channels;
         let same = chosen.lower == if asked.is_some() { Lower::Tcp } else { Lower::Udp };
-        if !same || chosen.multicast != own.multicast {
+        if !same || chosen.multicast != own.is_multicast() {
             return self.fail_upstream(id, 502, "the origin sends by another transport than it was asked for");
         }
         own.session = Some(said.id);
@@ -234,7 +235,7 @@ impl<W: World> Proxy<W> {
         let source = chosen.source.as_deref().and_then(|source| source.parse().ok());
         let source = source.filter(|source: &std::net::IpAddr| !source.is_unspecified() && !source.is_multicast());
         let source = source.unwrap_or(peer.ip());
-        let grouped = own.multicast;
+        let grouped = own.is_multicast();
         if grouped && let Err(why) = self.join_group(id, track, &chosen, local.ip()) {
             return self.fail_upstream(id, 502, &why);
         }

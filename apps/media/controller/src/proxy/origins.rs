@@ -63,12 +63,16 @@ fn origin_name(url: &str) -> String {
 }
 
 impl<W: World> Proxy<W> {
-    /// Where a presentation is asked for: at its URL, or at a server of its pool other than those that were tried.
+    /// Where a presentation is asked for: at a peer, at its URL, or at a server of its pool, other than those that were
+    /// tried.
     pub(super) fn place(
         &mut self,
         presentation: &Presentation,
         tried: &[ServerId],
     ) -> Option<(Option<ServerId>, String)> {
+        if let Some(place) = self.place_at_peer(presentation, tried) {
+            return Some(place);
+        }
         let Some(pool) = &presentation.pool else { return Some((None, presentation.url.clone())) };
         let sessions = |id: ServerId| self.upstreams.values().filter(|own| own.server == Some(id)).count();
         let server = self.pools.choose(pool, tried, sessions)?;

@@ -10,6 +10,10 @@ impl<W: World> Proxy<W> {
     /// Begins to record a track that is there, where it is to be recorded.
     pub(super) fn update_recording(&mut self, id: UpstreamId, track: usize) {
         let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.live) else { return };
+        // Who has it records it, unless somebody here views it by HTTP.
+        if own.is_of_sibling() && !own.always {
+            return;
+        }
         let (Some(name), Some(description)) = (&own.recorded_as, &own.description) else { return };
         let Some(of) = own.tracks.get_mut(track).filter(|of| of.state == TrackState::Ready) else { return };
         if !of.audience.is_recorded {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::rtp::Rewrite;
 
 use super::accounts::{Account, Total};
+use super::peers::Peered;
 use super::recovery::{Position, Recovery};
 use super::session::{Delivery, Name, Session};
 use super::source::Source;
@@ -77,6 +78,9 @@ pub(super) struct ViewerRecord {
 pub(super) struct StreamRecord {
     /// What clients ask for: URL, pool, user and password.
     pub(super) asked: (String, Option<String>, Option<(String, String)>),
+    /// and how peers are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) peers: Option<Peered>,
     /// Host and port of the server of the pool.
     pub(super) server: Option<(String, Option<u16>)>,
     pub(super) url: String,
@@ -244,6 +248,7 @@ impl<W: World> Proxy<W> {
         let credentials = |own: &Credentials| (own.user.clone(), own.password.clone());
         Some(StreamRecord {
             asked: (asked.url.clone(), asked.pool.clone(), asked.credentials.as_ref().map(credentials)),
+            peers: asked.peers.clone(),
             server: own.server.and_then(|id| self.pools.get(id)).map(|own| (own.server.host.clone(), own.server.port)),
             url: own.url.clone(),
             live: own.live,

@@ -168,7 +168,9 @@ impl<W: World> Proxy<W> {
             // That the origin has forgotten a session need not be its fault.
             None => (own.live && plays) || own.taken_up.is_some_and(|then| now.saturating_sub(then) < STABLE),
         };
-        let place = presentation.pool.as_ref().and_then(|_| self.place(&presentation, &tried));
+        // There is one origin alone where there is no pool: others are asked behind peers.
+        let has_more = presentation.pool.is_some() || own.peer.is_some();
+        let place = if has_more { self.place(&presentation, &tried) } else { None };
         if place.is_none() {
             if !again || now.saturating_sub(since) >= retry {
                 return false;
@@ -257,11 +259,12 @@ impl<W: World> Proxy<W> {
         own.recovery.iter_mut().for_each(|own| (own.step, own.to) = (Step::Asks, None));
         // What a copy has not, its origin has.
         own.set_copy(false);
-        (own.server, own.base) = (server, url.clone());
+        own.base.clone_from(&url);
         own.url = url;
         own.timeout = Duration::from_secs(60);
         own.knows_parameter = false;
         own.queue.extend([Job::Options, Job::Describe]);
+        self.comes_from(id, server);
         self.connect(id, connection);
     }
 

@@ -17,6 +17,8 @@ impl<W: World> Proxy<W> {
             Ok(url) => url,
             Err(why) => return self.fail_upstream(id, 502, &why),
         };
+        // What a peer sends elsewhere is no peer's.
+        self.upstreams.get_mut(&id).into_iter().for_each(|own| own.peer = None);
         self.ask_instead(id, url);
     }
 

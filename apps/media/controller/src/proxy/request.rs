@@ -70,7 +70,7 @@ impl Upstream {
             Job::Setup { track } => {
                 let own = &self.tracks[*track];
                 let wanted = match own.channels {
-                    _ if self.multicast => Transport::multicast(),
+                    _ if self.is_multicast() => Transport::multicast(),
                     Some(channels) => Transport::tcp(channels),
                     None => Transport::udp((own.port, own.port + 1)),
                 };
@@ -106,7 +106,8 @@ impl Upstream {
         let before = self.via.iter().map(|before| format!("{before}, "));
         request.headers.push("Via", before.chain([format!("RTSP/1.0 {via}")]).collect::<String>());
         self.session.iter().for_each(|session| request.headers.push("Session", session.clone()));
-        if let (Some(auth), Some(credentials)) = (&mut self.auth, &self.presentation.credentials) {
+        let credentials = self.credentials().cloned();
+        if let (Some(auth), Some(credentials)) = (&mut self.auth, &credentials) {
             let answer = auth.respond(&PasswordParams {
                 username: &credentials.user,
                 password: &credentials.password,

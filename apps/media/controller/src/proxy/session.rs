@@ -189,7 +189,7 @@ impl<W: World> Proxy<W> {
         if self.sessions.len() >= self.settings.limits.sessions {
             return Err(503);
         }
-        if self.addresses.of(address).sessions >= self.settings.limits.per_client {
+        if self.addresses.of(address).sessions >= self.settings.limits.per_client && !self.is_peer(address) {
             return Err(453);
         }
         let id = self.new_id();

@@ -140,7 +140,7 @@ impl<W: World> Proxy<W> {
         let session = self.new_session(id, upstream, target.base.clone(), target.name.clone())?;
         self.sessions.get_mut(&session).into_iter().for_each(|own| own.forwarded = target.forwarded);
         if self.upstreams.get(&upstream).is_some_and(|own| !own.live) {
-            self.joinable.remove(&target.presentation);
+            self.forget_joinable(upstream);
         }
         Ok(session)
     }

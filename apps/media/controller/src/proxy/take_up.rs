@@ -23,6 +23,7 @@ use super::world::{Effect, World};
 use super::{MOST_TRACKS, Proxy, SessionId, UpstreamId};
 use crate::pools::ServerId;
 use crate::settings::access::Access;
+use crate::settings::pools::Kind;
 use crate::settings::{Credentials, Named};
 use crate::tables::{Flow, FlowKey, Receiver};
 
@@ -208,7 +209,7 @@ impl<W: World> Proxy<W> {
         used.extend(numbers);
         let (url, pool, credentials) = record.asked;
         let credentials = credentials.map(|(user, password)| Credentials { user, password });
-        let presentation = Presentation { url, pool, credentials, prover: None };
+        let presentation = Presentation { url, pool, credentials, prover: None, peers: record.peers };
         let mut why = match (&record.session, record.addresses) {
             _ if record.plain => None,
             (Some(_), Some(_)) if record.carried => Some("its packets came on a connection of the process before"),
@@ -240,8 +241,7 @@ impl<W: World> Proxy<W> {
             let key = own.key.map(|(src, dst)| FlowKey { src, dst });
             track.key = key.filter(|key| (why.is_none() && !record.is_recovering) || flows.contains_key(key));
         }
-        let server =
-            record.server.and_then(|(host, port)| self.server_again(presentation.pool.as_deref(), &host, port));
+        let server = record.server.and_then(|(host, port)| self.server_again(&presentation, &host, port));
         if record.joinable && server.is_none_or(|id| self.pools.get(id).is_some_and(|own| own.is_wanted())) {
             self.joinable.insert(presentation.clone(), id);
         }
@@ -263,6 +263,7 @@ impl<W: World> Proxy<W> {
             plain: None,
         };
         let mut own = Upstream::new(&target, (server, record.url), 0, self.now);
+        own.peer = self.peer_of(server);
         own.queue.clear();
         own.live = record.live;
         own.addresses = record.addresses;
@@ -303,9 +304,11 @@ impl<W: World> Proxy<W> {
     }
 
     /// A server of a pool, as far as the configuration has it still.
-    fn server_again(&self, pool: Option<&str>, host: &str, port: Option<u16>) -> Option<ServerId> {
+    fn server_again(&self, asked: &Presentation, host: &str, port: Option<u16>) -> Option<ServerId> {
         let same = |(_, own): &(ServerId, &crate::pools::ServerState)| {
-            Some(own.pool.name.as_str()) == pool && own.server.host == host && own.server.port == port
+            let is_peer = own.pool.kind != Kind::Origins && asked.peers.is_some();
+            let is_asked = is_peer || Some(&own.pool.name) == asked.pool.as_ref();
+            is_asked && own.server.host == host && own.server.port == port
         };
         self.pools.iter().find(same).map(|(id, _)| id)
     }

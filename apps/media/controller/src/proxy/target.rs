@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::rtsp::url::{self, Url};
 
 use super::ClientId;
+use super::peers::Peered;
 use crate::cache::copies;
 use crate::cache::start::{HOST, START, Start};
 use crate::settings::access::Access;
@@ -23,6 +24,8 @@ pub struct Presentation {
     pub credentials: Option<Credentials>,
     /// The client that alone has it, as it proves at the origin who it is, or may have to.
     pub prover: Option<ClientId>,
+    /// How it is asked for at peers, which come before its origin.
+    pub peers: Option<Peered>,
 }
 
 /// What a URL means.
@@ -76,7 +79,7 @@ impl Target {
         let of_url = || pool.is_none() && is_film(settings, &url);
         let film = (is_rtsp && own.cache.unwrap_or_else(of_url)).then(|| copies::key(&url, pool.as_deref()));
         Target {
-            presentation: Presentation { url, pool, credentials, prover: None },
+            presentation: Presentation { url, pool, credentials, prover: None, peers: None },
             base: String::new(),
             track: None,
             name: Some(own.name.clone()),
@@ -122,7 +125,8 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     };
     // A host that may be asked is meant itself, unless it is the proxy.
     if named.host.parse() != Ok(local) && settings.permits(named.host, named.port()) {
-        let presentation = Presentation { url: named.without_user(), pool: None, credentials: None, prover: None };
+        let presentation =
+            Presentation { url: named.without_user(), pool: None, credentials: None, prover: None, peers: None };
         return Ok(Target::of_origin(&named, target(presentation, settings.viewers.clone())));
     }
     if path.is_empty() {
@@ -134,7 +138,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
         if let Some(text) = url::parameter(path, START).filter(|_| own.record.is_on()) {
             Start::parse(text).ok_or(457u16)?;
             let url = format!("rtsp://{HOST}/{}?{START}={text}", own.name);
-            let presentation = Presentation { url, pool: None, credentials: None, prover: None };
+            let presentation = Presentation { url, pool: None, credentials: None, prover: None, peers: None };
             // Each viewer has a place of its own in it.
             let (name, live, carried) = (Some(own.name.clone()), Some(false), Some(true));
             return Ok(Target { name, live, carried, ..target(presentation, viewers) });
@@ -155,7 +159,7 @@ pub fn target(text: &str, settings: &Settings, local: IpAddr) -> Result<Target, 
     let own_token = !settings.viewers.tokens.is_empty();
     let url = if own_token { url::without_parameter(&url, TOKEN) } else { url };
     let film = is_film(settings, &url).then(|| copies::key(&url, None));
-    let presentation = Presentation { url, pool: None, credentials: None, prover: None };
+    let presentation = Presentation { url, pool: None, credentials: None, prover: None, peers: None };
     Ok(Target { film, ..target(presentation, settings.viewers.clone()) })
 }
 

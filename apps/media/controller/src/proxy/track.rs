@@ -112,7 +112,8 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
 impl<W: World> Proxy<W> {
     /// Asks the origin for a track, on ports of its own; `Err` with the status where there are none.
     pub(super) fn setup_at_origin(&mut self, id: UpstreamId, track: usize) -> Result<(), u16> {
-        let (carried, grouped) = self.upstreams.get(&id).map_or((false, false), |own| (own.carried, own.multicast));
+        let (carried, grouped) =
+            self.upstreams.get(&id).map_or((false, false), |own| (own.carried, own.is_multicast()));
         // The ports of a group are the origin's to choose.
         self.take_place(id, track, !carried && !grouped)?;
         if let Some(own) = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track)) {

@@ -11,6 +11,7 @@ use wire::sdp::Description;
 
 use super::film::Film;
 use super::forward::Proofs;
+use super::peers::Peer;
 use super::recovery::{Position, Recovery};
 use super::request::Job;
 use super::session::Ending;
@@ -35,6 +36,8 @@ pub(super) struct Upstream {
     pub(super) always: bool,
     /// The server of its pool that it comes from.
     pub(super) server: Option<ServerId>,
+    /// What that is, where it is a peer.
+    pub(super) peer: Option<Peer>,
     /// Its URL, after redirections.
     pub(super) url: String,
     /// Whether it has no end, as the configuration or its description says.
@@ -107,6 +110,7 @@ impl Upstream {
             film: None,
             always: false,
             server,
+            peer: None,
             base: url.clone(),
             url,
             live: target.live.unwrap_or(true),
@@ -174,6 +178,7 @@ impl<W: World> Proxy<W> {
             self.counts_of(server, &upstream.url).asked += 1;
         }
         self.upstreams.insert(id, upstream);
+        self.comes_from(id, server);
         self.connect(id, connection);
         Ok(id)
     }
@@ -275,7 +280,8 @@ impl<W: World> Proxy<W> {
         }
     }
 
-    fn forget_joinable(&mut self, id: UpstreamId) {
+    /// Nobody joins it any more.
+    pub(super) fn forget_joinable(&mut self, id: UpstreamId) {
         if let Some(own) = self.upstreams.get(&id)
             && self.joinable.get(&own.presentation) == Some(&id)
         {

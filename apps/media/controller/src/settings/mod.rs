@@ -3,6 +3,7 @@
 pub mod access;
 pub mod cache;
 pub mod http;
+pub mod peers;
 pub mod plain;
 pub mod pools;
 pub mod read;
@@ -18,6 +19,7 @@ use wire::rtsp::auth::Scheme;
 use self::access::Access;
 use self::cache::{CacheSettings, Record};
 use self::http::HttpSettings;
+use self::peers::Peers;
 use self::plain::Plain;
 use self::pools::Pool;
 
@@ -40,8 +42,10 @@ pub struct Settings {
     pub schemes: Vec<Scheme>,
     /// Who may view streams that do not say it themselves.
     pub viewers: Arc<Access>,
-    /// Origins that have the same streams.
+    /// Origins that have the same streams, and peers.
     pub pools: Vec<Pool>,
+    /// What this proxy is among peers, where it has some.
+    pub peers: Option<Peers>,
     /// Limits.
     pub limits: Limits,
     /// Timeouts.
@@ -193,6 +197,7 @@ impl Default for Settings {
             schemes: vec![Scheme::Sha256, Scheme::Md5],
             viewers: Arc::default(),
             pools: Vec::new(),
+            peers: None,
             limits: Limits {
                 connections: 4096,
                 sessions: 4096,

@@ -11,11 +11,36 @@ pub enum Balance {
     LeastSessions,
 }
 
-/// Origins that have the same streams.
+/// What the servers of a pool are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Origins, which streams of the configuration name.
+    #[default]
+    Origins,
+    /// Other proxies beside this one, of which each has some of the streams.
+    Siblings,
+    /// Proxies between this one and the origins.
+    Parents,
+}
+
+impl Kind {
+    /// The name of the pool of peers of this kind, and of their key in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Origins => "origins",
+            Kind::Siblings => "siblings",
+            Kind::Parents => "parents",
+        }
+    }
+}
+
+/// Origins, or peers, that have the same streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Its name.
     pub name: String,
+    /// What its servers are.
+    pub kind: Kind,
     /// How one is chosen.
     pub balance: Balance,
     /// The origins.

@@ -4,6 +4,7 @@ pub mod access;
 pub mod amounts;
 mod cache;
 mod http;
+mod peers;
 mod plain;
 mod pools;
 
@@ -32,6 +33,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
         "ports",
         "origins",
         "pools",
+        "peers",
         "streams",
         "users",
         "schemes",
@@ -65,6 +67,7 @@ pub fn settings(value: &Value, path: &Path, errors: &mut Errors) -> Option<Setti
     }
     settings.cache = reader.cache(table, path);
     reader.origins(table, path, &mut settings);
+    settings.peers = reader.peers(table, path);
     if let Some(value) = table.get("limits") {
         let (path, limits) = (path.key("limits"), &mut settings.limits);
         let table = document::table(value, &path, reader.errors)?;
@@ -276,15 +279,7 @@ impl Reader<'_, '_> {
             true => self.pool_of(table, value, path).unzip(),
             false => (self.url(table, value, path), None),
         };
-        let mut text_at = |key| document::text_at(table, path, key, "a text", self.errors);
-        let credentials = match (text_at("user"), text_at("password")) {
-            (Some(user), password) => Some(Credentials { user, password: password.unwrap_or_default() }),
-            (None, Some(_)) => {
-                self.errors.add(value.span().start, path, "`user` is missing", "a user along with the password");
-                None
-            }
-            (None, None) => None,
-        };
+        let credentials = self.credentials(table, value, path);
         let live = table.get("live").and_then(|value| document::boolean(value, &path.key("live"), self.errors));
         let transport = |text: &str| match text {
             "udp" => Some((false, false)),
@@ -307,6 +302,19 @@ impl Reader<'_, '_> {
         let (name, url) = (name.to_owned(), text?);
         let known = Named { live, carried, multicast, viewers, record, cache, ..Named::default() };
         Some(Named { name, url, pool, credentials, ..known })
+    }
+
+    /// Who this proxy is elsewhere.
+    fn credentials(&mut self, table: &Table, value: &Value, path: &Path) -> Option<Credentials> {
+        let mut text_at = |key| document::text_at(table, path, key, "a text", self.errors);
+        match (text_at("user"), text_at("password")) {
+            (Some(user), password) => Some(Credentials { user, password: password.unwrap_or_default() }),
+            (None, Some(_)) => {
+                self.errors.add(value.span().start, path, "`user` is missing", "a user along with the password");
+                None
+            }
+            (None, None) => None,
+        }
     }
 
     /// When a stream is recorded.

@@ -13,6 +13,7 @@ mod leavings;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;
+mod peers;
 mod pools;
 mod publish;
 mod recovery;

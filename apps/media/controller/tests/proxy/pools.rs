@@ -6,7 +6,7 @@ use std::time::Duration;
 use control::admin_state::AdminState;
 use media::proxy::origins::{OriginState, ServerShown};
 use media::settings::Settings;
-use media::settings::pools::{Balance, Check, Pool, Server};
+use media::settings::pools::{Balance, Check, Kind, Pool, Server};
 
 use crate::model::{CLIENT, Model, OTHER};
 use crate::origin::Options;
@@ -21,7 +21,8 @@ fn pooled(settings: &mut Settings) {
         |(name, host): (&str, &str)| Server { name: name.into(), host: host.into(), port: Some(8554), weight: 1 };
     let servers = [("a", A), ("b", B)].map(server).into();
     let check = Check { fall: 2, ..Check::default() };
-    settings.pools = vec![Pool { name: "cameras".into(), balance: Balance::RoundRobin, servers, check }];
+    let (name, kind) = ("cameras".into(), Kind::Origins);
+    settings.pools = vec![Pool { name, kind, balance: Balance::RoundRobin, servers, check }];
     let door = &mut settings.streams[0];
     (door.url, door.pool, door.credentials) = ("rtsp://cameras/1".into(), Some("cameras".into()), None);
 }

@@ -3,7 +3,7 @@
 use control::messages::{did_you_mean, list};
 
 use super::*;
-use crate::settings::pools::{Balance, Check, Pool, Server};
+use crate::settings::pools::{Balance, Check, Kind, Pool, Server};
 
 /// Pools, and servers of one, at most.
 const MOST: usize = 1024;
@@ -44,10 +44,16 @@ impl Reader<'_, '_> {
             self.errors.add(value.span().start, &path, "is missing", "at least one server");
             return None;
         };
-        let values = document::array(list, &path, self.errors)?;
+        let servers = self.servers(list, &path)?;
+        Some(Pool { name: name.to_owned(), kind: Kind::Origins, balance, servers, check })
+    }
+
+    /// Servers of a pool, whose names and addresses differ.
+    pub(super) fn servers(&mut self, list: &Value, path: &Path) -> Option<Vec<Server>> {
+        let values = document::array(list, path, self.errors)?;
         if values.is_empty() || values.len() > MOST {
             let problem = format!("{} servers", values.len());
-            self.errors.add(list.span().start, &path, problem, format!("1 to {MOST}"));
+            self.errors.add(list.span().start, path, problem, format!("1 to {MOST}"));
         }
         let mut servers: Vec<Server> = Vec::new();
         for (index, value) in values.iter().enumerate() {
@@ -60,7 +66,7 @@ impl Reader<'_, '_> {
             }
             servers.push(server);
         }
-        Some(Pool { name: name.to_owned(), balance, servers, check })
+        Some(servers)
     }
 
     fn server(&mut self, value: &Value, path: &Path) -> Option<Server> {
@@ -81,7 +87,7 @@ impl Reader<'_, '_> {
         Some(Server { name, host, port, weight })
     }
 
-    fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
+    pub(super) fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
         let mut check = Check::default();
         let Some(value) = value else { return Some(check) };
         let table = document::table(value, path, self.errors)?;
