@@ -5,7 +5,8 @@ use baker::ir::{TableId, TableStore};
 use dataplane::EngineKind;
 
 use crate::client::{fold, frame, pseudo, sum};
-use crate::world::{Scene, World, payload, payload_of};
+use crate::stream::{payload, payload_of};
+use crate::world::{Scene, World};
 use crate::{program, quiet, streamed};
 
 /// Addresses and ports of a datagram.

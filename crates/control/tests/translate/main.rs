@@ -13,6 +13,7 @@ mod parts;
 mod pictures;
 mod scenes;
 mod soak;
+mod stream;
 mod watch;
 mod workers;
 mod world;
@@ -24,7 +25,8 @@ use baker::ir::Program;
 use baker::opt::Level;
 use client::{ACK, Client, FIN, Options, RST, SYN};
 use dataplane::EngineKind;
-use world::{HEAD, Scene, World, payload};
+use stream::{number_of, payload};
+use world::{HEAD, Scene, World};
 
 fn program() -> Arc<Program> {
     static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
@@ -86,7 +88,7 @@ fn read(data: &[u8]) -> Read {
             last = last.map(|last: u32| last + 1);
             continue;
         }
-        let number = u32::from_be_bytes(bytes[5..9].try_into().unwrap());
+        let number = number_of(bytes).0;
         assert_eq!(bytes, payload(number), "packet {number} is as the source has sent it");
         match last {
             None => read.first = number,
@@ -414,7 +416,7 @@ fn streamed_any(scene: Scene, ms: u64) -> (World, Read) {
     }
     let body = world.client.data.strip_prefix(HEAD).unwrap();
     for bytes in body.chunks(1316).filter(|bytes| bytes.len() == 1316 && bytes[1] != 0x1f) {
-        assert_eq!(bytes, payload(u32::from_be_bytes(bytes[5..9].try_into().unwrap())));
+        assert_eq!(bytes, payload(number_of(bytes).0));
     }
     (world, Read::default())
 }

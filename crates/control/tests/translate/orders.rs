@@ -249,3 +249,25 @@ fn a_fin_with_data_is_one() {
     world.run(3000);
     assert_eq!((ends(&world), &world.requests[1][..], &world.client.data[..]), (vec![1], &b"bye"[..], &b"hello"[..]));
 }
+
+/// The FIN is lost, and then the client takes more again: it is sent again none the less.
+#[test]
+fn a_lost_fin_is_sent_again_when_the_window_opens() {
+    let client = Options { buffer: 20_000, ..quiet().client };
+    let mut world = World::new(&program(), Scene { client, ..quiet() });
+    world.connect();
+    world.run(300);
+    world.scene.reads = 0;
+    world.run(1000);
+    world.running = false;
+    world.close_client();
+    world.step();
+    world.scene.loss = 1000;
+    world.run(15);
+    assert_eq!((world.acknowledged, world.client.finished), (world.client.sent, false), "a FIN was sent, and lost");
+    world.scene.loss = 0;
+    world.scene.reads = 1 << 20;
+    world.run(3000);
+    assert!(world.client.finished, "it came");
+    assert_eq!(ends(&world), [1]);
+}

@@ -1,7 +1,8 @@
 //! Packets that are longer than the client, or its way, takes.
 
 use crate::client::{ACK, Options};
-use crate::world::{HEAD, Scene, World, payload};
+use crate::stream::{number_of, payload};
+use crate::world::{HEAD, Scene, World};
 use crate::{Read, program, quiet as native};
 use dataplane::EngineKind;
 
@@ -21,7 +22,8 @@ pub fn read(data: &[u8]) -> Read {
             last = last.map(|last| last + 1);
             continue;
         }
-        let (number, part) = (u32::from_be_bytes(bytes[5..9].try_into().unwrap()), u32::from(bytes[4]));
+        let (number, part, _) = number_of(bytes);
+        let part = u32::from(part);
         assert!(bytes == &payload(number)[part as usize * 188..][..188], "{number} is as the source has sent it");
         let place = number * 7 + part;
         if let Some(last) = last {

@@ -7,6 +7,7 @@ use dataplane::EngineKind;
 
 use crate::client::{ACK, Options, RST};
 use crate::program;
+use crate::stream::{GROUP, number_of};
 use crate::world::{HEAD, MS, Scene, World};
 
 /// What happens to a connection in the end.
@@ -35,6 +36,8 @@ struct Story {
     scene: Scene,
     /// Whether sequence numbers wrap around soon.
     wraps: bool,
+    /// Milliseconds of the stream in front of the connection.
+    lead: u64,
     /// Documents in front of the head of the response.
     documents: u8,
     events: Vec<(u64, Event)>,
@@ -80,9 +83,12 @@ fn scene() -> impl Strategy<Value = Scene> {
         prop::sample::select(vec![0, 30, 200, 500, 3000]),
         prop::sample::select(vec![0, 100, 1000, 5000]),
     );
-    let ways = (0..4u8, 0..3u8, 0..2u8, any::<u32>(), 0..1_000_000u64);
+    let ways = (0..4u8, 0..3u8, 0..3u8, any::<u32>(), 0..1_000_000u64);
+    let pictures = (any::<bool>(), prop::sample::select(vec![0, 100, 500, 2000]));
     let switches = prop::sample::select(vec![0, 0, 5, 50, 400]);
-    (client(), link(), source(), settings, ways, switches).prop_map(|(client, link, source, settings, ways, switches)| {
+    let switches = (switches, pictures);
+    (client(), link(), source(), settings, ways, switches).prop_map(|(client, link, source, settings, ways, more)| {
+        let (switches, (pictures, start_ms)) = more;
         let (delay, loss, reordered, duplicated, outages) = link;
         let ((source_loss, source_reordered, source_duplicated, source_late), sequence, forms, sizes, bare, period) =
             source;
@@ -107,8 +113,8 @@ fn scene() -> impl Strategy<Value = Scene> {
             form: if seed % 3 == 0 { 2 } else { u8::from(bare) },
             outages,
             settings: settings.into(),
-            start_ms: 0,
-            pictures: false,
+            start_ms: if pictures { start_ms } else { 0 },
+            pictures,
             rate_bytes: 131_600,
             policy,
             fill,
@@ -130,10 +136,12 @@ fn story() -> impl Strategy<Value = Story> {
     ];
     let events = prop::collection::vec((0..2500u64, event), 0..5);
     let end = prop::sample::select(vec![End::Fin, End::Fin, End::Close, End::Abort, End::Reset, End::Vanish]);
-    (scene(), prop::bool::weighted(0.2), 0..3u8, events, end, prop::bool::weighted(0.3)).prop_map(
-        |(scene, wraps, documents, mut events, end, ends_badly)| {
+    let lead = prop::sample::select(vec![30, 30, 200, 1000]);
+    let begins = (prop::bool::weighted(0.2), lead, 0..3u8);
+    (scene(), begins, events, end, prop::bool::weighted(0.3)).prop_map(
+        |(scene, (wraps, lead, documents), mut events, end, ends_badly)| {
             events.sort_by_key(|own| own.0);
-            Story { scene, wraps, documents, events, end, ends_badly }
+            Story { scene, wraps, lead, documents, events, end, ends_badly }
         },
     )
 }
@@ -188,7 +196,8 @@ fn wait(world: &mut World, most_ms: u64, mut is: impl FnMut(&World) -> bool) -> 
 /// Runs a story; what has come out of it.
 fn run(story: &Story, engine: EngineKind) -> World {
     let mut world = begin(story, engine);
-    world.run(30);
+    world.run(story.lead);
+    world.watch.viewed = world.watch.newest;
     world.connect();
     let mut at = 0;
     for (time, event) in &story.events {
@@ -223,7 +232,7 @@ fn calm(story: &Story, world: &mut World) {
     let received = |world: &World| {
         let data = &world.client.data;
         let last = world.watch.first[..data.len()].rchunks_exact(188).next();
-        last.filter(|_| data.len() > world.watch.document).map(|ts| u32::from_be_bytes(ts[5..9].try_into().unwrap()))
+        last.filter(|_| data.len() > world.watch.document).map(|ts| number_of(ts).0)
     };
     // A timeout may have been put off for a minute at most, and a rate may have fallen to a segment in 64 seconds.
     let is_small = story.scene.client.buffer < 1316;
@@ -284,10 +293,30 @@ fn finish(story: &Story, world: &mut World) {
     check(story, world);
 }
 
+/// Where a viewer may begin that has come when a packet of the source was the newest one.
+fn check_begin(scene: &Scene, first: u32, newest: u32) {
+    // Packets may wait for those in front of them.
+    if first + 32 >= newest {
+        return;
+    }
+    assert!(scene.start_ms != 0, "a viewer of {newest} begins with {first}");
+    // It begins with the last access point, or the tables in front of that, of which those of two may be lost.
+    assert!(first + 32 + 3 * GROUP >= newest || scene.source_loss != 0, "{first} is far in front of {newest}");
+    let age = u64::from(newest - first - 32) * scene.period;
+    let most = u64::from(scene.start_ms) + u64::from(2 * GROUP) * scene.period;
+    assert!(age <= most, "{first} is {age} ms old");
+    // What is late may be left out before anything was sent.
+    let is_late = scene.settings[2] < 5000 || scene.client.buffer < 20_000;
+    assert!(is_late || first % GROUP <= 2, "{first} is no place to begin at");
+}
+
 /// What must be so when all is over.
 fn check(story: &Story, world: &mut World) {
     let watch = &world.watch;
     let numbers = watch.check_stream();
+    if let Some(first) = numbers.first() {
+        check_begin(&story.scene, *first, watch.viewed);
+    }
     watch.check_read(&world.client.data, world.client.took_part);
     assert!(!world.client.broken_end, "something came behind a FIN");
     if world.client.finished {

@@ -1,8 +1,9 @@
 //! A day of one connection, in simulated time: sequence numbers, ticks, RTP's numbers and indices wrap around many
 //! times, the link fails, the client stands still, the source begins anew. `make soak APP=translate`.
 
+use crate::stream::{number_of, payload_of};
 use crate::watch::is_null;
-use crate::world::{HEAD, MS, Scene, World, payload_of};
+use crate::world::{HEAD, MS, Scene, World};
 use crate::{program, quiet};
 
 const SECOND: u64 = 1000;
@@ -39,7 +40,7 @@ impl Reader {
                 self.nulls += 1;
                 continue;
             }
-            let number = u32::from_be_bytes(packet[5..9].try_into().unwrap());
+            let number = number_of(packet).0;
             assert_eq!(packet, payload_of(number, 7), "packet {number}");
             assert!(self.last.is_none_or(|last| last < number), "{number} comes after {:?}", self.last);
             self.missing += self.last.map_or(0, |last| u64::from(number - last - 1));

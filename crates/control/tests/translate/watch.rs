@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::client::{FIN, RST, SYN, Segment, sum};
-use crate::world::{HEAD, MS, Scene, payload_of};
+use crate::stream::{number_of, payload_of};
+use crate::world::{HEAD, MS, Scene};
 
 /// Bytes of a packet of MPEG-TS.
 const TS: usize = 188;
@@ -36,19 +37,16 @@ pub struct Watch {
     acked: usize,
     /// When packets of the source came, by number, and the newest one.
     came: BTreeMap<u32, u64>,
-    newest: u32,
+    pub newest: u32,
     pub nulls: u32,
     pub fresh: u32,
     pub again: u32,
     /// How long after it came a packet left for the first time, at most; milliseconds.
     pub lag: u64,
+    /// The newest one when the viewer came.
+    pub viewed: u32,
     /// A router has said that packets are too long for it.
     pub is_narrow: bool,
-}
-
-/// The number of the packet that a payload begins with, and how many parts it has.
-fn number_of(bytes: &[u8]) -> (u32, u8, u8) {
-    (u32::from_be_bytes(bytes[5..9].try_into().unwrap()), bytes[4], bytes[9])
 }
 
 /// Whether bytes are nothing but null packets.
@@ -61,6 +59,14 @@ pub fn is_null(bytes: &[u8]) -> bool {
 fn is_original(bytes: &[u8]) -> bool {
     let (number, _, parts) = number_of(bytes);
     bytes == payload_of(number, parts)
+}
+
+/// Whether bytes begin with the first part of a packet as the source has sent it.
+fn begins_packet(bytes: &[u8]) -> bool {
+    bytes.len() >= TS && {
+        let (number, _, parts) = number_of(bytes);
+        (1..=7).contains(&parts) && bytes.starts_with(&payload_of(number, parts)[..TS])
+    }
 }
 
 impl Watch {
@@ -83,14 +89,15 @@ impl Watch {
             fresh: 0,
             again: 0,
             lag: 0,
+            viewed: 0,
             is_narrow: false,
         }
     }
 
     /// A packet of the source comes to the program.
     pub fn came(&mut self, frame: &[u8], now: u64) {
-        let at = (42..90).find(|at| frame[*at..*at + 5] == [0x47, 1, 0, 0x10, 0]).expect("a payload");
-        let number = number_of(&frame[at..]).0;
+        let found = (42..90).filter_map(|at| frame.get(at..)).find(|bytes| begins_packet(bytes)).expect("a payload");
+        let number = number_of(found).0;
         self.came.entry(number).or_insert(now);
         self.newest = self.newest.max(number);
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::client::{ACK, Client, FIN, Options, SYN, fold, frame, is_whole, parse, pseudo, sum};
 use crate::link::Link;
+use crate::stream::payload_of;
 use crate::watch::Watch;
 
 pub const MS: u64 = 1_000_000;
@@ -110,28 +111,6 @@ pub struct World {
     pub link: Link,
     /// Whether the controller opens the connection when the request has come, and with this stream.
     pub opens: Option<u32>,
-}
-
-/// A packet of the source: 7 of MPEG-TS that say which they are.
-pub fn payload(number: u32) -> Vec<u8> {
-    payload_of(number, 7)
-}
-
-/// One of so many.
-pub fn payload_of(number: u32, parts: u8) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in 0..parts {
-        let mut packet = vec![0x47, 0x01, 0x00, 0x10, part];
-        packet.extend(number.to_be_bytes());
-        packet.push(parts);
-        let mut state = u64::from(number) << 8 | u64::from(part);
-        while packet.len() < 188 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            packet.push((state >> 56) as u8);
-        }
-        bytes.extend(packet);
-    }
-    bytes
 }
 
 /// Programs that are compiled already, by their address and engine.
