@@ -85,11 +85,11 @@ impl Blocks {
         self.block.as_ref().map(|own| own.chunk.first.npt)
     }
 
-    /// Whether the segment is so many times as long with a packet as it is to be.
-    pub fn is_as_long(&self, entry: &Entry, times: u64) -> bool {
+    /// Whether the segment is as long with a packet as so many quarters of what it is to be.
+    pub fn is_as_long(&self, entry: &Entry, quarters: u64) -> bool {
         let length = self.segment.began.map_or(0, |began| entry.npt.saturating_sub(began));
-        length >= times * self.settings.segment_seconds * 1_000_000
-            || self.segment.length + u64::from(entry.length) > times * self.settings.segment_bytes
+        length >= quarters * self.settings.segment_seconds * 250_000
+            || self.segment.length + u64::from(entry.length) > quarters * self.settings.segment_bytes / 4
     }
 
     /// A packet goes to the segment.

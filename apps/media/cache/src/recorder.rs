@@ -12,6 +12,7 @@ use crate::format::ts;
 use crate::info::{End, Kind, Recording};
 use crate::live::Live;
 use crate::reorder::{Arrival, Dropped, Place, Window};
+use crate::settings::LONGEST;
 
 /// So many packets at most lie between the tables of MPEG-TS and the access point that they belong to.
 const TABLES_AHEAD: usize = 64;
@@ -224,14 +225,15 @@ impl Ordered {
         }
     }
 
-    /// Whether the segment is to end at the next access point,
+    /// Whether the segment is to end at the next access point. As it may get twice as long from then on, there is one
+    /// where they come as often as that,
     fn is_due(&self, entry: &Entry) -> bool {
-        self.blocks.is_as_long(entry, 1)
+        self.blocks.is_as_long(entry, if self.pictures.is_some() { LONGEST / 2 } else { 4 })
     }
 
     /// or anywhere.
     fn is_overdue(&self, entry: &Entry) -> bool {
-        self.blocks.is_as_long(entry, if self.pictures.is_some() { 2 } else { 1 })
+        self.blocks.is_as_long(entry, if self.pictures.is_some() { LONGEST } else { 4 })
     }
 
     /// What was held goes to the segment.

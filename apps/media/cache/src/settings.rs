@@ -2,6 +2,9 @@
 
 use serde::Deserialize;
 
+/// A segment of a stream with access points is at most so many quarters of its length long, and half of that at least.
+pub const LONGEST: u64 = 6;
+
 /// What of a segment is on the disk for certain, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,7 +33,8 @@ pub struct Settings {
     pub window: usize,
     /// and for how long, in milliseconds.
     pub window_ms: u64,
-    /// Length of a segment, in seconds,
+    /// Length of a segment, in seconds: it ends at the first access point from three quarters of it on, and anywhere when
+    /// it is half as much again (see [`LONGEST`]),
     pub segment_seconds: u64,
     /// and in bytes.
     pub segment_bytes: u64,

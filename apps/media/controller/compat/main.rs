@@ -1,14 +1,18 @@
-//! The media proxy between other people's programs: GStreamer's RTSP server, and ffmpeg, mpv, GStreamer and libcurl as
-//! players. `make compat` runs this. Every decoded frame is compared with the same at the source.
+//! The media proxy between other people's programs: GStreamer's RTSP server, and ffmpeg, mpv, GStreamer, libcurl and
+//! Chromium as players. `make compat` runs this. Every decoded frame is compared with the same at the source.
 //!
 //! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no RTSP.
 
+mod browser;
 mod players;
 
 #[allow(dead_code)]
 #[path = "../live/network.rs"]
 mod network;
 
+#[allow(dead_code)]
+#[path = "../../../../tests/support/chromium.rs"]
+mod chromium;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;

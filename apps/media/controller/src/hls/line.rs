@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
 
-use media_cache::{Cache, Error, Segment, Summary};
+use media_cache::{Cache, Error, LONGEST, Segment, Summary};
 
 use crate::cache::timeline::{MOST_TRACKS, of_track};
 
@@ -56,8 +56,10 @@ impl From<Error> for Wrong {
 pub struct Line {
     /// In order.
     pub entries: VecDeque<Entry>,
-    /// The longest one that there was, in seconds; what playlists say.
+    /// As long as one may be, in seconds, which does not change (RFC 8216 section 6.2.1).
     pub target: u64,
+    /// There were none yet.
+    is_new: bool,
     /// Something is recorded now.
     pub grows: bool,
     track: Option<u16>,
@@ -65,6 +67,8 @@ pub struct Line {
     discontinuity: u64,
     /// The recording that the last entry is of, where it ended.
     end: Option<(u64, u32, u64)>,
+    /// First segments of recordings that are left out, as nothing can be decoded in them: recording and number.
+    left_out: BTreeSet<(u64, u32)>,
 }
 
 impl Line {
@@ -74,13 +78,14 @@ impl Line {
     pub fn new(now: u64, segment: u64) -> Line {
         Line {
             entries: VecDeque::new(),
-            // A segment ends at the first access point behind its time.
-            target: segment + segment.div_ceil(4),
+            target: (segment * LONGEST).div_ceil(4),
+            is_new: true,
             grows: false,
             track: None,
             sequence: now,
             discontinuity: now / 60 % MOST_FIRST,
             end: None,
+            left_out: BTreeSet::new(),
         }
     }
 
@@ -102,6 +107,11 @@ impl Line {
             let from = self.entries.back().filter(|last| last.id == id).map_or(0, |last| last.number + 1);
             let is_over = own.recording.end.is_some();
             let segments = cache.segments_from(id, from, usize::MAX)?;
+            if self.is_new {
+                // Some may be from when segments were to be longer.
+                let longest = segments.iter().map(|own| own.latest_npt.saturating_sub(own.first_npt)).max();
+                self.target = self.target.max(longest.unwrap_or_default().div_ceil(1_000_000));
+            }
             self.append(&segments, is_over);
             if !is_over {
                 // Later ones follow when this one is over.
@@ -109,6 +119,7 @@ impl Line {
                 break;
             }
         }
+        self.is_new &= self.entries.is_empty();
         let gone = self.entries.iter().take_while(|own| own.is_gone).count();
         self.entries.drain(..gone.saturating_sub(MOST_GONE));
         Ok(())
@@ -138,6 +149,7 @@ impl Line {
                 let there = found.map_or(Ok(Vec::new()), |_| cache.segments_from(id, 0, usize::MAX))?;
                 let there: BTreeSet<u32> = there.iter().map(|own| own.number).collect();
                 self.entries.range_mut(at..end).for_each(|own| own.is_gone |= !there.contains(&own.number));
+                self.left_out.retain(|own| own.0 != id || there.contains(&own.1));
             }
             at = end;
         }
@@ -147,6 +159,8 @@ impl Line {
     /// Whether segments of a recording that are known may have been removed.
     fn lacks(&self, at: usize, end: usize, found: Option<&Summary>) -> bool {
         let known = self.entries.range(at..end).filter(|own| !own.is_gone).count() as u64;
+        let id = self.entries.get(at).map_or(0, |own| own.id);
+        let known = known + self.left_out.range((id, 0)..=(id, u32::MAX)).count() as u64;
         let last = self.entries.range(at..end).next_back().map_or(0, |own| own.number);
         let Some((sums, (_, newest))) = found.and_then(|own| Some((&own.sums, own.ends.as_ref()?))) else {
             return known > 0;
@@ -158,10 +172,16 @@ impl Line {
     fn append(&mut self, segments: &[Segment], is_over: bool) {
         let whole = if is_over { segments.len() } else { segments.len().saturating_sub(1) };
         for (at, own) in segments[..whole].iter().enumerate() {
+            let is_first = self.entries.back().is_none_or(|last| last.id != own.recording);
+            if is_first && own.access_points == 0 && segments.get(at + 1).is_some_and(|next| next.access_points != 0) {
+                self.left_out.insert((own.recording, own.number));
+                continue;
+            }
             let next = segments.get(at + 1).filter(|next| next.number == own.number + 1);
             let length = own.latest_npt.saturating_sub(own.first_npt);
             let duration = next.map(|next| next.first_npt.saturating_sub(own.first_npt));
             let duration = duration.filter(|own| *own <= length + GAP).unwrap_or(length);
+            let duration = duration.min(self.target * 1_000_000);
             let follows = self.end.is_some_and(|(id, number, npt)| {
                 id == own.recording && number + 1 == own.number && own.first_npt <= npt + GAP
             });
@@ -178,7 +198,6 @@ impl Line {
                 is_gone: false,
             });
             self.sequence += 1;
-            self.target = self.target.max((duration + 500_000) / 1_000_000);
             self.end = Some((own.recording, own.number, own.latest_npt));
         }
     }
@@ -238,7 +257,20 @@ mod tests {
         let begins: Vec<bool> = line.entries.iter().map(|own| own.begins).collect();
         assert_eq!(begins, [false, false, false, false, true, true, true]);
         assert_eq!(line.entries[6].discontinuity, 11);
-        assert_eq!((line.entries[4].duration, line.target), (9_960_000, 14));
+        assert_eq!((line.entries[4].duration, line.target), (9_960_000, 15));
+        // What begins in the middle of a group of pictures begins with the next one.
+        let mut begun = line.entries.len();
+        let mut all = [segment(3, 0, 200, 5), segment(3, 1, 205, 10), segment(3, 2, 215, 10)];
+        all[1].access_points = 1;
+        line.append(&all, false);
+        assert_eq!((line.entries[begun].number, line.entries.len(), line.left_out.len()), (1, begun + 1, 1));
+        begun = line.entries.len() - 1;
+        line.entries.truncate(begun);
+        line.sequence -= 1;
+        // One that is as long as it may be, and a pause behind it.
+        line.append(&[segment(2, 4, 104, 15), segment(2, 5, 120, 10)], true);
+        assert_eq!((line.entries[7].duration, line.entries[8].begins, line.target), (15_000_000, false, 15));
+        line.entries.truncate(7);
         assert_eq!([0, 1009, 1010, 1055, 1085, 9999].map(|own| line.at_clock(own * 1_000_000)), [0, 0, 1, 4, 6, 7]);
         assert_eq!([1, 20, 24, 1000].map(|own| line.window(own * 1_000_000)), [6, 5, 4, 0]);
     }

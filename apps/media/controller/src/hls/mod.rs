@@ -1,4 +1,4 @@
-//! Recordings by HTTP: HLS (RFC 8216) of segments as they were recorded. It has a thread of its own, and asks the proxy
+//! Recordings by HTTP: HLS (RFC 8216) of segments of what was recorded. It has a thread of its own, and asks the proxy
 //! who may view what.
 //!
 //! | file | what |
@@ -7,6 +7,7 @@
 //! | `ranges` | byte ranges (RFC 9110 section 14) |
 //! | `line` | the segments of a stream, in the order and with the numbers that playlists give them |
 //! | `playlist` | a part of that as text |
+//! | `cut` | where segments are cut for players |
 //! | `blocks` | pieces of segments in memory, shared by all who read them |
 //! | `body` | what is sent, and what is known of it when it is over |
 //! | `counts` | what was counted |
@@ -20,6 +21,7 @@ mod ask;
 mod blocks;
 mod body;
 pub mod counts;
+mod cut;
 mod line;
 mod patience;
 mod place;

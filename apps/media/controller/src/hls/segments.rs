@@ -10,6 +10,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::body::{Part, Source};
+use super::cut::Cut;
 use super::ranges::{Wanted, wanted};
 use super::respond::{Front, Reply, Wish, unavailable};
 
@@ -49,7 +50,16 @@ pub(super) fn answer(front: &Front, name: &str, id: u64, number: u32, wish: &Wis
             return unavailable("it can't be read");
         }
     };
-    let (length, changed) = (file.about().bytes, file.about().latest_clock / 1_000_000);
+    let cut = front.cache().map(|cache| Cut::of(&cache, id, number, file.about().bytes)).transpose();
+    let cut = match cut {
+        Ok(Some(Some(cut))) => cut,
+        Ok(_) => return unavailable("it has just ended"),
+        Err(error) => {
+            tracing::warn!(stream = name, id, number, "what follows a segment can't be read: {error}");
+            return unavailable("it can't be read");
+        }
+    };
+    let (length, changed) = (cut.length(), file.about().latest_clock / 1_000_000);
     let tag = format!("\"{id:x}-{number}-{length:x}\"");
     let source = Some(Source { file, blocks: front.blocks.clone() });
     let reply = |status| {
@@ -80,7 +90,7 @@ pub(super) fn answer(front: &Front, name: &str, id: u64, number: u32, wish: &Wis
     let field = wish.header(header::RANGE).filter(|_| holds && !wish.is_head);
     match field.map_or(Wanted::All, |own| wanted(own, length)) {
         Wanted::All => {
-            let parts = vec![Part::File(0..length)];
+            let parts = cut.parts(0..length);
             Reply { parts, source, ..reply(StatusCode::OK).with(header::CONTENT_TYPE, TYPE) }
         }
         Wanted::None => {
@@ -91,12 +101,12 @@ pub(super) fn answer(front: &Front, name: &str, id: u64, number: u32, wish: &Wis
             [one] => {
                 let reply = reply(StatusCode::PARTIAL_CONTENT).with(header::CONTENT_TYPE, TYPE);
                 let reply = reply.with(header::CONTENT_RANGE, shown(one, length));
-                Reply { parts: vec![Part::File(one.clone())], source, ..reply }
+                Reply { parts: cut.parts(one.clone()), source, ..reply }
             }
             several => {
                 let kind = format!("multipart/byteranges; boundary={BOUNDARY}");
                 let reply = reply(StatusCode::PARTIAL_CONTENT).with(header::CONTENT_TYPE, kind);
-                Reply { parts: multipart(several, length), source, ..reply }
+                Reply { parts: multipart(several, &cut), source, ..reply }
             }
         },
     }
@@ -107,13 +117,14 @@ fn shown(part: &Range<u64>, length: u64) -> String {
 }
 
 /// The body of an answer with several parts (section 14.6).
-fn multipart(several: &[Range<u64>], length: u64) -> Vec<Part> {
+fn multipart(several: &[Range<u64>], cut: &Cut) -> Vec<Part> {
     let mut parts = Vec::new();
     for (at, own) in several.iter().enumerate() {
         let before = if at == 0 { "" } else { "\r\n" };
-        let range = shown(own, length);
+        let range = shown(own, cut.length());
         let head = format!("{before}--{BOUNDARY}\r\nContent-Type: {TYPE}\r\nContent-Range: {range}\r\n\r\n");
-        parts.extend([Part::Text(head.into()), Part::File(own.clone())]);
+        parts.push(Part::Text(head.into()));
+        parts.extend(cut.parts(own.clone()));
     }
     parts.push(Part::Text(format!("\r\n--{BOUNDARY}--\r\n").into()));
     parts
@@ -157,7 +168,7 @@ mod tests {
             Part::Text(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
             Part::File(range) => format!("<{}..{}>", range.start, range.end),
         };
-        let all: String = multipart(&[0..10, 90..100], 100).iter().map(text).collect();
+        let all: String = multipart(&[0..10, 90..100], &Cut::whole(100)).iter().map(text).collect();
         let expected = "--millrace-part\r\nContent-Type: video/mp2t\r\nContent-Range: bytes 0-9/100\r\n\r\n<0..10>\r\n\
             --millrace-part\r\nContent-Type: video/mp2t\r\nContent-Range: bytes 90-99/100\r\n\r\n<90..100>\r\n\
             --millrace-part--\r\n";
