@@ -33,8 +33,8 @@ pub struct Settings {
     pub window: usize,
     /// and for how long, in milliseconds.
     pub window_ms: u64,
-    /// Length of a segment, in seconds: it ends at the first access point from three quarters of it on, and anywhere when
-    /// it is half as much again (see [`LONGEST`]),
+    /// Length of a segment, in seconds: it ends at the first access point from three quarters of it on, and anywhere
+    /// when it is half as much again (see [`LONGEST`]),
     pub segment_seconds: u64,
     /// and in bytes.
     pub segment_bytes: u64,

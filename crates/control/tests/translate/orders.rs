@@ -271,3 +271,19 @@ fn a_lost_fin_is_sent_again_when_the_window_opens() {
     assert!(world.client.finished, "it came");
     assert_eq!(ends(&world), [1]);
 }
+
+/// What is under way when a client vanishes is not sent to it again and again: a segment at each timeout.
+#[test]
+fn a_client_that_is_gone_gets_a_segment_at_a_timeout() {
+    for rate in [0, 1, 2] {
+        let mut world = World::new(&program(), Scene { rate, ..quiet() });
+        world.connect();
+        world.run(1000);
+        world.deaf = true;
+        world.run(100);
+        world.running = false;
+        world.run(150_000);
+        assert_eq!(ends(&world), [3]);
+        assert!((5..=16).contains(&world.watch.again), "rate {rate}: {}", world.watch.again);
+    }
+}

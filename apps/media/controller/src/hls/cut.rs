@@ -1,6 +1,6 @@
-//! Where segments are cut for players. Datagrams are recorded as a whole, and an access point may begin in the middle of
-//! one: what is in front of it is the end of the segment before. hls.js, which takes that for a picture, plays nothing
-//! behind the first segment otherwise.
+//! Where segments are cut for players. Datagrams are recorded as a whole, and an access point may begin in the middle
+//! of one: what is in front of it is the end of the segment before. hls.js, which takes that for a picture, plays
+//! nothing behind the first segment otherwise.
 
 use std::ops::Range;
 

@@ -108,8 +108,8 @@ impl<W: World> Proxy<W> {
         (recorded.is_none() || by_siblings).then_some(Peered { path, by_siblings })
     }
 
-    /// A presentation that is there, and that a client may join. What comes from a sibling is not for others of them: it
-    /// may come from the very one that asks.
+    /// A presentation that is there, and that a client may join. What comes from a sibling is not for others of them:
+    /// it may come from the very one that asks.
     pub(super) fn there(&self, presentation: &Presentation) -> Option<UpstreamId> {
         let there = |own: &Presentation| self.joinable.get(own).copied().filter(|id| self.upstreams.contains_key(id));
         there(presentation).or_else(|| {
