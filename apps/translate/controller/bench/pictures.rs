@@ -164,6 +164,10 @@ fn send(film: Arc<Vec<u8>>, control: Option<String>) -> Result<(), String> {
         let mut client = None;
         if let Some(control) = control {
             let Ok((mut stream, _)) = listener.accept() else { return };
+            // What was not read would have the connection end with a reset.
+            if stream.read(&mut [0; 1024]).is_err() {
+                return;
+            }
             let set = setsockopt(&stream, sockopt::TcpCongestion, &control.into());
             if set.is_err() || stream.set_nodelay(true).is_err() || stream.write_all(super::relay::HEAD).is_err() {
                 return;

@@ -3,6 +3,7 @@
 //!
 //! The cache is asked as an origin is. It sends on what it has not (302), or has no more of (REDIRECT).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use media_cache::FilmSource;
@@ -25,6 +26,8 @@ use crate::cache::recordings::{FilmPart, Recorded};
 pub const MODIFIED: &str = "Last-Modified";
 /// (what its description says of its streams and length).
 pub const DESCRIBED: &str = "X-Description";
+/// Seconds that the recording of a film may be behind the place where another viewer begins, who is not recorded then.
+const AHEAD: f64 = 5.0;
 /// Films that are counted before they are recorded.
 const MOST_COUNTED: usize = 65_536;
 
@@ -320,12 +323,38 @@ impl<W: World> Proxy<W> {
             infos.iter().enumerate().map(|(at, own)| (self.track_of(id, &own.url, at), own.seq)).collect();
         let Some((film, description)) = own.film.as_ref().zip(own.description.as_ref()) else { return };
         let Some(source) = &film.source else { return };
+        if self.is_being_recorded(id, &film.key, start) {
+            return self.end_film(id);
+        }
         let source = FilmSource { position: (start * 1e6) as u64, ..source.clone() };
         for (track, of) in own.tracks.iter().enumerate().filter(|(_, of)| of.audience.is_recorded) {
             let first = firsts.iter().find(|(own, _)| *own == Some(track)).and_then(|(_, seq)| *seq);
             let part = FilmPart { source: source.clone(), first };
             self.world.begin_recording(of.number, &Recorded { name: &film.key, description, track, film: Some(part) });
         }
+    }
+
+    /// Whether another presentation is recorded that has passed a place of a film, or soon will.
+    fn is_being_recorded(&self, id: UpstreamId, key: &str, at: f64) -> bool {
+        let others = self.upstreams.iter().filter(|(other, _)| **other != id);
+        let of_film = others.filter(|(_, own)| own.film.as_ref().is_some_and(|own| own.key == key));
+        let mut ranges = of_film.filter_map(|(_, own)| own.recorded_range(self.now));
+        ranges.any(|(from, to)| from <= at && at <= to + AHEAD)
+    }
+
+    /// Ends recordings of films that have come to where others began: they have what follows.
+    pub(super) fn films_tick(&mut self) {
+        let mut films: HashMap<&str, Vec<(f64, f64, UpstreamId)>> = HashMap::new();
+        for (id, own) in &self.upstreams {
+            let range = own.film.as_ref().zip(own.recorded_range(self.now));
+            range.into_iter().for_each(|(film, (from, to))| films.entry(&film.key).or_default().push((from, to, *id)));
+        }
+        let mut over = Vec::new();
+        for mut ranges in films.into_values().filter(|own| own.len() > 1) {
+            ranges.sort_by(|a, b| a.0.total_cmp(&b.0));
+            over.extend(ranges.windows(2).filter(|two| two[0].1 >= two[1].0).map(|two| two[0].2));
+        }
+        over.into_iter().for_each(|id| self.end_film(id));
     }
 
     /// Nothing more of a film is recorded.
@@ -345,6 +374,12 @@ impl Upstream {
     /// Whether a track of it is recorded.
     fn is_recorded(&self) -> bool {
         self.tracks.iter().any(|track| track.audience.is_recorded)
+    }
+
+    /// From where on a film is recorded, and how far it is by now, in seconds of its play time.
+    fn recorded_range(&self, now: Duration) -> Option<(f64, f64)> {
+        let is_played = !self.live && self.playing && !self.is_copy() && self.is_recorded();
+        is_played.then(|| self.played(now))
     }
 }
 

@@ -134,6 +134,12 @@ impl Upstream {
         }
     }
 
+    /// Where it began to play, and where it is by now, in seconds of its play time.
+    pub(super) fn played(&self, now: Duration) -> (f64, f64) {
+        let Position { npt, scale, .. } = self.position;
+        (npt, npt + now.saturating_sub(self.played_at).as_secs_f64() * scale)
+    }
+
     /// It goes on elsewhere from a place on.
     pub(super) fn go_on_from(&mut self, npt: f64) {
         (self.position.npt, self.position.scale) = (npt, 1.0);

@@ -123,6 +123,36 @@ fn a_place_that_the_cache_has_not_is_the_origins() {
     model.is_empty();
 }
 
+/// Two viewers of a film at a time are recorded once.
+#[test]
+fn what_several_play_is_recorded_once() {
+    let mut model = model(Options { length: 600.0, ..Options::default() }, 1, Some(302));
+    let begins = |model: &mut Model, port: u16, range: &str| {
+        let client = model.client(CLIENT);
+        let session = model.set_up(client, URL, 1, port);
+        model.good(client, "PLAY", URL, &[("Session", &session), ("Range", range)]);
+        (client, session)
+    };
+    let film = |from: u64| format!("film rtsp://{HOST}:8554/film 0 from {from}");
+    let first = begins(&mut model, 5000, "npt=0-");
+    // At the same place, a little ahead, and where the first one has been.
+    begins(&mut model, 5010, "npt=0-");
+    begins(&mut model, 5020, "npt=4-");
+    model.wait(Duration::from_secs(20));
+    begins(&mut model, 5030, "npt=11-");
+    assert_eq!(recorded(&model), [film(0)]);
+    // Far ahead: the first one comes there, and is recorded no more.
+    begins(&mut model, 5040, "npt=60-");
+    assert_eq!(recorded(&model), [film(0), film(60_000_000)]);
+    model.wait(Duration::from_secs(38));
+    assert_eq!(recorded(&model).len(), 2);
+    model.wait(Duration::from_secs(4));
+    assert_eq!(recorded(&model), [film(60_000_000)]);
+    // In front of that one.
+    model.good(first.0, "PLAY", URL, &[("Session", &first.1), ("Range", "npt=300-")]);
+    assert_eq!(recorded(&model).len(), 2);
+}
+
 /// The cache is gone in the middle of a film.
 #[test]
 fn without_the_cache_there_is_the_origin() {
