@@ -144,6 +144,7 @@ fn what_several_play_is_recorded_once() {
     // Far ahead: the first one comes there, and is recorded no more.
     begins(&mut model, 5040, "npt=60-");
     assert_eq!(recorded(&model), [film(0), film(60_000_000)]);
+    model.good(first.0, "GET_PARAMETER", URL, &[("Session", &first.1)]);
     model.wait(Duration::from_secs(38));
     assert_eq!(recorded(&model).len(), 2);
     model.wait(Duration::from_secs(4));
