@@ -65,6 +65,8 @@ pub struct Recordings {
     firsts: HashMap<u32, u16>,
     /// Films that are as they were recorded.
     pub confirmed: Confirmed,
+    /// Tracks whose recordings have ended before them, since that was asked last.
+    broken: Vec<u32>,
     counts: Counts,
 }
 
@@ -105,6 +107,7 @@ impl Recordings {
             expected: HashMap::new(),
             firsts: HashMap::new(),
             confirmed: Confirmed::default(),
+            broken: Vec::new(),
             counts: Counts::default(),
         })
     }
@@ -119,6 +122,7 @@ impl Recordings {
         tracing::info!(stream = what.name, track = what.track, "a recording begins");
         self.counts.begun += 1;
         self.finish(number);
+        self.broken.retain(|own| *own != number);
         self.recorders.insert(number, self.cache.record(source(what)));
         let first = what.film.as_ref().and_then(|own| own.first);
         first.into_iter().for_each(|first| _ = self.firsts.insert(number, first));
@@ -188,12 +192,19 @@ impl Recordings {
         let source = &own.recording().source;
         tracing::warn!(stream = source.key, track = source.track, "a recording has ended before its stream");
         self.counts.broken += 1;
+        self.broken.push(number);
         self.add(&own);
+    }
+
+    /// Tracks whose recordings have ended before them, since this was asked last.
+    pub fn take_broken(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.broken)
     }
 
     /// A track has ended; what of it is on its way to the controller belongs to it.
     pub fn end(&mut self, number: u32, clock: Duration) {
         self.expected.remove(&number);
+        self.broken.retain(|own| *own != number);
         self.ends.insert(number, clock + UNDER_WAY);
     }
 

@@ -13,6 +13,7 @@ use wire::rtsp::framing::interleaved;
 use wire::rtsp::url::{self, Url};
 
 use super::late::Late;
+use super::recording::Breaks;
 use super::session::Delivery;
 use super::track::{Track, TrackState};
 use super::world::{Effect, From, Piece, World};
@@ -46,6 +47,8 @@ pub(super) struct Audience {
     pub(super) late: Late,
     /// Whether it is recorded.
     pub(super) is_recorded: bool,
+    /// How its recordings have gone.
+    pub(super) breaks: Breaks,
 }
 
 impl Audience {

@@ -338,6 +338,7 @@ impl<W: World> Proxy<W> {
         self.check_tick();
         self.always_tick();
         self.films_tick();
+        self.recordings_tick();
         let origins: Vec<UpstreamId> = self.upstreams.keys().copied().collect();
         origins.into_iter().for_each(|id| self.upstream_tick(id));
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();

@@ -336,6 +336,7 @@ impl<W: World> Proxy<W> {
 
     pub(super) fn upstream_tick(&mut self, id: UpstreamId) {
         self.pass_endings(id);
+        self.record_again(id);
         let Some(own) = self.upstreams.get(&id) else { return };
         if let Some(publisher) = own.publisher {
             return self.publisher_tick(publisher, id);

@@ -66,6 +66,10 @@ pub trait World {
     fn record(&mut self, _track: u32, _packet: &[u8]) {}
     /// Ends the recording of a track.
     fn end_recording(&mut self, _track: u32) {}
+    /// Tracks whose recordings could not go on, since this was asked last.
+    fn take_broken_recordings(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
     /// What was counted of recordings, and how their cache does, where there is one.
     fn recordings(&self) -> Option<(Counts, media_cache::Status)> {
         None

@@ -152,6 +152,10 @@ impl World for Live {
         self.recordings.iter_mut().for_each(|own| own.end(track, clock));
     }
 
+    fn take_broken_recordings(&mut self) -> Vec<u32> {
+        self.recordings.as_mut().map_or_else(Vec::new, Recordings::take_broken)
+    }
+
     fn recordings(&self) -> Option<(Counts, media_cache::Status)> {
         self.recordings.as_ref().map(|own| (own.counts(), own.cache().status()))
     }

@@ -130,3 +130,32 @@ fn sources_without_rtsp_are_recorded() {
     model.wait(Duration::from_secs(5));
     assert_eq!(recorded(&model), ["hall 0"]);
 }
+
+/// The disk is full for a while: the controller gets no copies of packets meanwhile, and then it is recorded again.
+#[test]
+fn what_can_t_be_recorded_is_recorded_later() {
+    let mut model = model(true);
+    model.wait(Duration::from_secs(1));
+    let breaks = |model: &mut Model| {
+        let numbers: Vec<u32> = std::mem::take(&mut model.proxy.world.recorded).into_keys().collect();
+        model.proxy.world.broken.extend(numbers);
+        model.wait(Duration::from_secs(1));
+        assert!(recorded(model).is_empty());
+    };
+    // Each time it waits twice as long.
+    for pause in [10, 20, 40] {
+        assert!(model.flow_from(6970).1.tapped);
+        breaks(&mut model);
+        assert!(!model.flow_from(6970).1.tapped);
+        model.wait(Duration::from_secs(pause - 3));
+        assert!(recorded(&model).is_empty(), "{pause} s");
+        model.wait(Duration::from_secs(4));
+        assert_eq!(recorded(&model), ["door 0", "door 1"], "{pause} s");
+    }
+    // It has gone well for a while.
+    model.wait(Duration::from_secs(70));
+    breaks(&mut model);
+    model.wait(Duration::from_secs(12));
+    assert_eq!(recorded(&model), ["door 0", "door 1"]);
+    assert_eq!(model.count(HOST, "PLAY"), 1);
+}

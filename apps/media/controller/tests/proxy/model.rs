@@ -38,6 +38,8 @@ pub struct Surroundings {
     pub unknown: BTreeSet<IpAddr>,
     /// Tracks that are recorded, and as what.
     pub recorded: BTreeMap<u32, String>,
+    /// Those whose recordings could not go on.
+    pub broken: Vec<u32>,
     /// Whether films are.
     pub keeps_films: bool,
 }
@@ -125,6 +127,10 @@ impl World for Surroundings {
 
     fn end_recording(&mut self, track: u32) {
         self.recorded.remove(&track).expect("it is recorded");
+    }
+
+    fn take_broken_recordings(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.broken)
     }
 
     fn wall(&mut self) -> Duration {
