@@ -117,3 +117,37 @@ fn a_damaged_state_is_told_and_the_kernel_forwards() {
     assert!(own.come(0).is_empty());
     media.stop();
 }
+
+/// A full disk ends a recording, and its stream goes on, in the kernel alone as long as nothing is recorded. When there is
+/// room again it is recorded again.
+#[test]
+fn a_full_disk_ends_a_recording_for_a_while() {
+    let section = "[controllers.media.limits]";
+    let sections = format!(
+        "[controllers.media.cache]\ndirectory = \"STATE/media\"\nfree = \"0 B\"\nblock = \"64 KiB\"\n\n\
+         [controllers.media.streams.hall]\nurl = \"rtsp://{}/live\"\nrecord = \"always\"\n\n{section}",
+        ORIGINS[0]
+    );
+    let media = Media::start_on("xdp", &[(section, &sections)], Some("24m"));
+    let server = Server::start(&media.servers, &ORIGINS, &live());
+    media.wait("it is not recorded", |media| media.metric("media_recorded_packets_total") > 100);
+    let mut own = viewer(&media, PROXIES[0], "hall", 1);
+    own.play();
+    let mut full = fs::File::create(media.state("full")).unwrap();
+    while full.write_all(&[1; 4096]).is_ok() {}
+    drop(full);
+    media.wait("the recording goes on", |media| media.metric("media_recordings_broken_total") == 1);
+    // In the kernel alone.
+    own.receive(0, 50);
+    let tapped = media.metric("media_packets_tapped_total");
+    own.receive(0, 50);
+    assert_eq!(media.metric("media_packets_tapped_total"), tapped);
+    fs::remove_file(media.state("full")).unwrap();
+    let before = media.metric("media_recorded_packets_total");
+    media.wait("it is not recorded again", |media| media.metric("media_recorded_packets_total") > before + 100);
+    assert_eq!(media.metric("media_recordings_total"), media.metric("media_recordings_broken_total") + 1);
+    let received = own.receive(0, 50);
+    assert_eq!(compare(&received, &server.log.lock().unwrap().sent[&0].clone()), 0);
+    let said = media.stop();
+    assert!(said.contains("a recording has ended before its stream"), "{said}");
+}

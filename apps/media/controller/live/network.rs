@@ -62,7 +62,8 @@ impl Media {
         Media::start_at(ns, (viewers, Arc::new(servers)), &example(driver, changes), size)
     }
 
-    /// Starts Millrace with a configuration on a host between others, which has 10.0.1.1 for viewers.
+    /// Starts Millrace with a configuration on a host between others, which has 10.0.1.1 for viewers. `STATE` in the text
+    /// is where its state is.
     pub fn start_at(
         ns: Namespace,
         (viewers, servers): (Namespace, Arc<Namespace>),
@@ -70,7 +71,7 @@ impl Media {
         size: Option<&str>,
     ) -> Media {
         let runtime = Runtime::new();
-        let config = runtime.write("media.toml", text);
+        let config = runtime.write("media.toml", &text.replace("STATE", &runtime.path("state")));
         let level = if cfg!(debug_assertions) { "base" } else { "cgpc" };
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
         let mut words = Vec::new();
