@@ -118,8 +118,8 @@ fn a_damaged_state_is_told_and_the_kernel_forwards() {
     media.stop();
 }
 
-/// A full disk ends a recording, and its stream goes on, in the kernel alone as long as nothing is recorded. When there is
-/// room again it is recorded again.
+/// A full disk ends a recording, and its stream goes on, in the kernel alone as long as nothing is recorded. When there
+/// is room again it is recorded again.
 #[test]
 fn a_full_disk_ends_a_recording_for_a_while() {
     let section = "[controllers.media.limits]";
@@ -129,7 +129,9 @@ fn a_full_disk_ends_a_recording_for_a_while() {
         ORIGINS[0]
     );
     let media = Media::start_on("xdp", &[(section, &sections)], Some("24m"));
-    let server = Server::start(&media.servers, &ORIGINS, &live());
+    // What it sends is no MPEG-TS.
+    let options = Options { coding: Some(("H264", 96)), ..live() };
+    let server = Server::start(&media.servers, &ORIGINS, &options);
     media.wait("it is not recorded", |media| media.metric("media_recorded_packets_total") > 100);
     let mut own = viewer(&media, PROXIES[0], "hall", 1);
     own.play();
@@ -137,7 +139,8 @@ fn a_full_disk_ends_a_recording_for_a_while() {
     while full.write_all(&[1; 4096]).is_ok() {}
     drop(full);
     media.wait("the recording goes on", |media| media.metric("media_recordings_broken_total") == 1);
-    // In the kernel alone.
+    // In the kernel alone, as soon as the proxy has looked.
+    std::thread::sleep(Duration::from_secs(1));
     own.receive(0, 50);
     let tapped = media.metric("media_packets_tapped_total");
     own.receive(0, 50);

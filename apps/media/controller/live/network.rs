@@ -62,8 +62,8 @@ impl Media {
         Media::start_at(ns, (viewers, Arc::new(servers)), &example(driver, changes), size)
     }
 
-    /// Starts Millrace with a configuration on a host between others, which has 10.0.1.1 for viewers. `STATE` in the text
-    /// is where its state is.
+    /// Starts Millrace with a configuration on a host between others, which has 10.0.1.1 for viewers. `STATE` in the
+    /// text is where its state is.
     pub fn start_at(
         ns: Namespace,
         (viewers, servers): (Namespace, Arc<Namespace>),
