@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -280,29 +280,6 @@ impl Cache {
                 Ok(all.filter(|own| own.number >= number).take(most).collect())
             }
             None => Ok(self.core.inner.reading(|catalogue| catalogue.segments_from(id, number, most))?),
-        }
-    }
-
-    /// The first bytes of a segment, so many at most, also of the one that is written; none where there is none yet, or
-    /// none any more.
-    ///
-    /// # Errors
-    ///
-    /// As above; or its file can't be read.
-    pub fn first_bytes(&self, id: u64, number: u32, most: usize) -> Result<Option<Vec<u8>>, Error> {
-        let inner = &self.core.inner;
-        let found = self.segments_from(id, number, 1)?.pop().filter(|own| own.number == number && own.bytes != 0);
-        let kind = match inner.live(id) {
-            Some((_, recording)) => Some(recording.source.kind),
-            None => inner.reading(|catalogue| Ok(catalogue.recording(id)?.map(|own| own.source.kind)))?,
-        };
-        let Some((found, kind)) = found.zip(kind) else { return Ok(None) };
-        let path = inner.layout.segment(id, number, kind);
-        let mut bytes = vec![0; most.min(found.bytes as usize)];
-        match File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, 0)) {
-            Ok(()) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::System(path, error)),
         }
     }
 

@@ -35,6 +35,20 @@ pub struct Written {
     pub changes: u64,
 }
 
+impl Written {
+    /// A segment that is whole.
+    fn segment(&self, number: u32) -> Option<Segment> {
+        let at = self.segments.binary_search_by_key(&number, |own| own.number);
+        at.ok().map(|at| self.segments[at].clone())
+    }
+
+    /// The segment that is written, as soon as there is something of it.
+    fn open_segment(&self, id: u64) -> Option<Segment> {
+        let (number, chunks) = self.open.as_ref().filter(|(_, chunks)| !chunks.is_empty())?;
+        Some(Segment::of_chunks(id, *number, chunks.iter().map(Arc::as_ref)))
+    }
+}
+
 impl Live {
     /// One that has nothing yet.
     pub fn new(id: u64) -> Live {
@@ -92,12 +106,19 @@ impl Live {
     /// The segments in order, with the one that is written.
     pub fn all_segments(&self) -> Vec<Segment> {
         let written = self.written();
-        let open = written
-            .open
-            .as_ref()
-            .filter(|(_, chunks)| !chunks.is_empty())
-            .map(|(number, chunks)| Segment::of_chunks(self.id, *number, chunks.iter().map(Arc::as_ref)));
-        written.segments.iter().cloned().chain(open).collect()
+        written.segments.iter().cloned().chain(written.open_segment(self.id)).collect()
+    }
+
+    /// A segment that is whole.
+    pub fn segment(&self, number: u32) -> Option<Segment> {
+        self.written().segment(number)
+    }
+
+    /// The same, or the one that is written.
+    pub fn any_segment(&self, number: u32) -> Option<Segment> {
+        let written = self.written();
+        let open = || written.open_segment(self.id).filter(|own| own.number == number);
+        written.segment(number).or_else(open)
     }
 
     /// Bytes of the segment that is written.

@@ -10,6 +10,7 @@ use crate::cache::{Cache, Error};
 use crate::core::Core;
 use crate::info::{Kind, Segment};
 use crate::keeper::Event;
+use crate::live::Live;
 
 /// A whole segment that is open.
 pub struct SegmentFile {
@@ -59,6 +60,43 @@ impl Drop for SegmentFile {
 }
 
 impl Cache {
+    /// What is known of a segment, with the key and the kind of its recording; `of_live` finds it in one that goes on.
+    fn segment(
+        &self,
+        id: u64,
+        number: u32,
+        of_live: impl FnOnce(&Live, u32) -> Option<Segment>,
+    ) -> Result<Option<(Segment, String, Kind)>, Error> {
+        let inner = &self.core.inner;
+        if let Some((live, recording)) = inner.live(id) {
+            let source = &recording.source;
+            return Ok(of_live(&live, number).map(|own| (own, source.key.clone(), source.kind)));
+        }
+        Ok(inner.reading(|catalogue| {
+            let segment = catalogue.segments_from(id, number, 1)?.pop().filter(|own| own.number == number);
+            let recording = catalogue.recording(id)?;
+            Ok(segment.zip(recording).map(|(segment, own)| (segment, own.source.key, own.source.kind)))
+        })?)
+    }
+
+    /// The first bytes of a segment, so many at most, also of the one that is written; none where there is none yet, or
+    /// none any more.
+    ///
+    /// # Errors
+    ///
+    /// The catalogue, or the file, can't be read.
+    pub fn first_bytes(&self, id: u64, number: u32, most: usize) -> Result<Option<Vec<u8>>, Error> {
+        let found = self.segment(id, number, Live::any_segment)?.filter(|(about, ..)| about.bytes != 0);
+        let Some((about, _, kind)) = found else { return Ok(None) };
+        let path = self.core.inner.layout.segment(id, number, kind);
+        let mut bytes = vec![0; most.min(about.bytes as usize)];
+        match File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, 0)) {
+            Ok(()) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::System(path, error)),
+        }
+    }
+
     /// Opens a segment that is whole; none where there is none, or none any more.
     ///
     /// # Errors
@@ -66,20 +104,7 @@ impl Cache {
     /// The catalogue, or the file, can't be read.
     pub fn open_segment(&self, id: u64, number: u32) -> Result<Option<SegmentFile>, Error> {
         let inner = &self.core.inner;
-        let live = inner.live(id);
-        let known = match &live {
-            Some((live, recording)) => {
-                let written = live.written();
-                let at = written.segments.binary_search_by_key(&number, |own| own.number);
-                at.ok().map(|at| (written.segments[at].clone(), recording.source.key.clone(), recording.source.kind))
-            }
-            None => inner.reading(|catalogue| {
-                let segment = catalogue.segments_from(id, number, 1)?.pop().filter(|own| own.number == number);
-                let recording = catalogue.recording(id)?;
-                Ok(segment.zip(recording).map(|(segment, own)| (segment, own.source.key, own.source.kind)))
-            })?,
-        };
-        let Some((about, key, kind)) = known else { return Ok(None) };
+        let Some((about, key, kind)) = self.segment(id, number, Live::segment)? else { return Ok(None) };
         if !inner.begin_use(id, number) {
             return Ok(None);
         }

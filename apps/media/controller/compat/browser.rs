@@ -3,11 +3,10 @@
 
 use std::net::TcpListener;
 use std::thread;
-use std::time::Duration;
 
-use crate::network::{Media, PATIENCE, must};
+use crate::network::{PATIENCE, must};
 use crate::process::Scratch;
-use crate::{chromium, players};
+use crate::{chromium, hall_is_over, players, recorded_hall, send_to_hall};
 
 /// What a page has seen.
 #[track_caller]
@@ -23,17 +22,7 @@ fn check(told: &str) {
 fn chromium_plays_recordings() {
     const SECONDS: u32 = 20;
     let scratch = Scratch::new();
-    let section = "[controllers.media.limits]";
-    let sections = format!(
-        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nsegment = \"1s\"\n\n\
-         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"10s\"\n\
-         allow_origins = \"http://10.0.1.11\"\n\n\
-         [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
-         interface = \"servers\"\nrecord = true\n\n{section}",
-        scratch.path("cache")
-    );
-    let media = Media::start("xdp", &[(section, &sections)]);
-    must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    let media = recorded_hall(&scratch, "allow_origins = \"http://10.0.1.11\"\n");
     let film = scratch.path("film.ts");
     players::film(&media.viewers, &film, SECONDS);
     let listener = must(media.viewers.enter(|| TcpListener::bind("10.0.1.11:80"))).unwrap();
@@ -50,21 +39,12 @@ fn chromium_plays_recordings() {
         println!("{name}: seconds, frames, dropped, width, errors: {told}");
         check(&told);
     };
-    let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", &film, "-c", "copy"]);
     thread::scope(|scope| {
-        let send = scope.spawn(|| {
-            media.wait("nobody has it come", |media| {
-                must(media.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text().contains("239.1.2.3")
-            });
-            let mut sender = must(sender.args(["-f", "rtp_mpegts", "rtp://239.1.2.3:5004"]).spawn());
-            must(sender.wait(PATIENCE));
-        });
+        let send = scope.spawn(|| send_to_hall(&media, &film));
         see("live", playlist);
         send.join().unwrap();
     });
-    media.wait("the recording does not end", |media| !media.json(&["media", "cache", "ls"])[0]["ended"].is_null());
-    // So long nothing must follow a recording that is over.
-    thread::sleep(Duration::from_secs(11));
+    hall_is_over(&media);
     see("recorded", &format!("{playlist}?start=0"));
     media.stop();
 }

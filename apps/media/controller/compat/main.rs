@@ -253,43 +253,59 @@ fn a_player_proves_the_origins_password() {
     media.stop();
 }
 
-/// ffmpeg sends a film to a group that nobody views. By HTTP it is viewed while it is recorded, and when it has ended:
-/// all frames are the film's, in one piece.
-#[test]
-fn what_is_recorded_is_viewed_by_http() {
-    const SECONDS: usize = 12;
-    let scratch = Scratch::new();
+/// A proxy that records the stream `hall`, which comes to a group, as soon as somebody views it by HTTP; `http` is what
+/// the configuration says of that besides.
+fn recorded_hall(scratch: &Scratch, http: &str) -> Media {
     let section = "[controllers.media.limits]";
     let sections = format!(
         "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nsegment = \"1s\"\n\n\
-         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"10s\"\n\n\
+         [controllers.media.http]\nlisten = \"10.0.1.1:8080\"\nlinger = \"10s\"\n{http}\n\
          [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
          interface = \"servers\"\nrecord = true\n\n{section}",
         scratch.path("cache")
     );
     let media = Media::start("xdp", &[(section, &sections)]);
     must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
+    media
+}
+
+/// ffmpeg sends a film to its group, once somebody has it come, in real time.
+fn send_to_hall(media: &Media, film: &str) {
+    media.wait("nobody has it come", |media| {
+        must(media.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text().contains("239.1.2.3")
+    });
+    let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", film, "-c", "copy"]);
+    let mut sender = must(sender.args(["-f", "rtp_mpegts", "rtp://239.1.2.3:5004"]).spawn());
+    must(sender.wait(PATIENCE));
+}
+
+/// Waits until its recording has ended, and is over.
+fn hall_is_over(media: &Media) {
+    media.wait("the recording does not end", |media| !media.json(&["media", "cache", "ls"])[0]["ended"].is_null());
+    // So long nothing must follow a recording that is over.
+    thread::sleep(std::time::Duration::from_secs(11));
+}
+
+/// ffmpeg sends a film to a group that nobody views. By HTTP it is viewed while it is recorded, and when it has ended:
+/// all frames are the film's, in one piece.
+#[test]
+fn what_is_recorded_is_viewed_by_http() {
+    const SECONDS: usize = 12;
+    let scratch = Scratch::new();
+    let media = recorded_hall(&scratch, "");
     let film = scratch.path("film.ts");
     players::film(&media.viewers, &film, SECONDS as u32);
     let expected = players::frames(&media.viewers, &film);
     let url = "http://10.0.1.1:8080/hall/index.m3u8";
-    let sender = media.servers.command("ffmpeg").args(["-loglevel", "error", "-re", "-i", &film, "-c", "copy"]);
     let live = thread::scope(|scope| {
         let live = scope.spawn(|| players::by_http(&media.viewers, url, &["-t", "5"]));
-        media.wait("nobody has it come", |media| {
-            must(media.proxy.check(&["ip", "maddress", "show", "dev", "servers"])).text().contains("239.1.2.3")
-        });
-        let mut sender = must(sender.args(["-f", "rtp_mpegts", "rtp://239.1.2.3:5004"]).spawn());
-        let live = live.join().unwrap();
-        must(sender.wait(PATIENCE));
-        live
+        send_to_hall(&media, &film);
+        live.join().unwrap()
     });
     let is_part = |frames: &[String]| expected.windows(frames.len()).any(|own| own == frames);
     println!("ffmpeg by HTTP, of the live stream: {} frames", live.len());
     assert!(live.len() >= 4 * KEY && is_part(&live), "{} frames of the live stream", live.len());
-    media.wait("the recording does not end", |media| !media.json(&["media", "cache", "ls"])[0]["ended"].is_null());
-    // So long nothing must follow a recording that is over.
-    thread::sleep(std::time::Duration::from_secs(11));
+    hall_is_over(&media);
     let whole = format!("{url}?start=0");
     let players = [
         ("ffmpeg", players::by_http(&media.viewers, &whole, &[])),

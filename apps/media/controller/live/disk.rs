@@ -18,6 +18,12 @@ fn live() -> Options {
     Options { live: true, tracks: 1, ..Options::default() }
 }
 
+/// Fills the disk under the state; `full` is to be removed for that to end.
+fn fill(media: &Media) {
+    let mut full = fs::File::create(media.state("full")).unwrap();
+    while full.write_all(&[1; 4096]).is_ok() {}
+}
+
 #[test]
 fn a_full_disk_stops_no_stream() {
     let limits = [
@@ -35,9 +41,7 @@ fn a_full_disk_stops_no_stream() {
     // It is written by then.
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(media.metric("media_state_failed_total"), 0);
-    let mut full = fs::File::create(media.state("full")).unwrap();
-    while full.write_all(&[1; 4096]).is_ok() {}
-    drop(full);
+    fill(&media);
     let mut many = Viewer::connect(&media.viewers, PROXIES[1].0, &path);
     for number in 0..MOST {
         let url = format!("{}/trackID=0", many.url);
@@ -135,9 +139,7 @@ fn a_full_disk_ends_a_recording_for_a_while() {
     media.wait("it is not recorded", |media| media.metric("media_recorded_packets_total") > 100);
     let mut own = viewer(&media, PROXIES[0], "hall", 1);
     own.play();
-    let mut full = fs::File::create(media.state("full")).unwrap();
-    while full.write_all(&[1; 4096]).is_ok() {}
-    drop(full);
+    fill(&media);
     media.wait("the recording goes on", |media| media.metric("media_recordings_broken_total") == 1);
     // In the kernel alone, as soon as the proxy has looked.
     std::thread::sleep(Duration::from_secs(1));

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use hyper::body::Bytes;
-use media_cache::{Cache, Error};
+use media_cache::{Cache, Segment, SegmentFile};
 
 use super::body::Part;
 
@@ -34,13 +34,15 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Finds it, of a segment that is whole and so long; none where it is not known yet what follows it.
+    /// Finds it; none where it is not known yet what follows the segment.
     ///
     /// # Errors
-    /// The cache can't be read.
-    pub(super) fn of(cache: &Cache, id: u64, number: u32, length: u64) -> Result<Option<Cut>, Error> {
-        let first = |number: u32| cache.first_bytes(id, number, MOST * TS);
-        let own = first(number)?.unwrap_or_default();
+    /// The segment, or the cache, can't be read.
+    pub(super) fn of(cache: &Cache, file: &SegmentFile) -> Result<Option<Cut>, String> {
+        let Segment { recording: id, number, bytes: length, .. } = *file.about();
+        let first = |number: u32| cache.first_bytes(id, number, MOST * TS).map_err(|error| error.to_string());
+        let mut own = vec![0; (MOST * TS).min(length as usize)];
+        file.read_at(0, &mut own).map_err(|error| error.to_string())?;
         let is_over = || cache.summary(id).is_ok_and(|own| own.recording.end.is_some());
         // It may have gone on since that was asked.
         let next = match first(number + 1)? {

@@ -58,8 +58,6 @@ pub struct Line {
     pub entries: VecDeque<Entry>,
     /// As long as one may be, in seconds, which does not change (RFC 8216 section 6.2.1).
     pub target: u64,
-    /// There were none yet.
-    is_new: bool,
     /// Something is recorded now.
     pub grows: bool,
     track: Option<u16>,
@@ -79,7 +77,6 @@ impl Line {
         Line {
             entries: VecDeque::new(),
             target: (segment * LONGEST).div_ceil(4),
-            is_new: true,
             grows: false,
             track: None,
             sequence: now,
@@ -101,13 +98,14 @@ impl Line {
         let all: Vec<Summary> = all.into_iter().filter(|own| own.recording.source.kind.is_ts()).collect();
         self.remove(cache, &all)?;
         let first = self.entries.back().map_or(0, |own| own.id);
+        let is_new = self.entries.is_empty();
         self.grows = false;
         for own in all.iter().filter(|own| own.recording.id >= first) {
             let id = own.recording.id;
             let from = self.entries.back().filter(|last| last.id == id).map_or(0, |last| last.number + 1);
             let is_over = own.recording.end.is_some();
             let segments = cache.segments_from(id, from, usize::MAX)?;
-            if self.is_new {
+            if is_new {
                 // Some may be from when segments were to be longer.
                 let longest = segments.iter().map(|own| own.latest_npt.saturating_sub(own.first_npt)).max();
                 self.target = self.target.max(longest.unwrap_or_default().div_ceil(1_000_000));
@@ -119,7 +117,6 @@ impl Line {
                 break;
             }
         }
-        self.is_new &= self.entries.is_empty();
         let gone = self.entries.iter().take_while(|own| own.is_gone).count();
         self.entries.drain(..gone.saturating_sub(MOST_GONE));
         Ok(())

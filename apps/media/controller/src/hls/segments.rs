@@ -39,21 +39,19 @@ fn seconds(date: &str) -> Option<u64> {
 
 /// Answers one. This may wait for the disk.
 pub(super) fn answer(front: &Front, name: &str, id: u64, number: u32, wish: &Wish) -> Reply {
-    let opened = front.cache().map(|cache| cache.open_segment(id, number)).transpose();
-    let file = match opened {
-        Ok(Some(Some(file))) if file.key() == name && file.kind().is_ts() => Arc::new(file),
-        Ok(Some(Some(_))) => return Reply::text(StatusCode::NOT_FOUND, "there is no such segment of the stream\n"),
-        Ok(Some(None)) => return missing(front, name, id, number),
-        Ok(None) => return unavailable("there is no cache"),
+    let Some(cache) = front.cache() else { return unavailable("there is no cache") };
+    let file = match cache.open_segment(id, number) {
+        Ok(Some(file)) if file.key() == name && file.kind().is_ts() => Arc::new(file),
+        Ok(Some(_)) => return Reply::text(StatusCode::NOT_FOUND, "there is no such segment of the stream\n"),
+        Ok(None) => return missing(front, name, id, number),
         Err(error) => {
             tracing::warn!(stream = name, id, number, "a segment can't be opened: {error}");
             return unavailable("it can't be read");
         }
     };
-    let cut = front.cache().map(|cache| Cut::of(&cache, id, number, file.about().bytes)).transpose();
-    let cut = match cut {
-        Ok(Some(Some(cut))) => cut,
-        Ok(_) => return unavailable("it has just ended"),
+    let cut = match Cut::of(&cache, &file) {
+        Ok(Some(cut)) => cut,
+        Ok(None) => return unavailable("it has just ended"),
         Err(error) => {
             tracing::warn!(stream = name, id, number, "what follows a segment can't be read: {error}");
             return unavailable("it can't be read");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::target::Target;
 use super::world::World;
-use super::{Proxy, UpstreamId};
+use super::{Proxy, UpstreamId, pause};
 use crate::settings::Named;
 use crate::settings::cache::Record;
 
@@ -72,7 +72,7 @@ impl<W: World> Proxy<W> {
         if self.now < state.at {
             return false;
         }
-        state.at = self.now + FIRST_PAUSE.saturating_mul(1 << state.tries.min(10)).min(LONGEST_PAUSE);
+        state.at = self.now + pause::after(state.tries, FIRST_PAUSE, LONGEST_PAUSE);
         state.tries += 1;
         state.upstream = None;
         let viewers = named.viewers.clone().unwrap_or_else(|| self.settings.viewers.clone());

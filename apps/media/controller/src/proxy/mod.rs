@@ -28,6 +28,7 @@
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
 //! | `source` | sources without RTSP |
 //! | `recording`, `always` | which streams are recorded, and which of them also without viewers |
+//! | `pause` | pauses between attempts |
 //! | `film` | films of origins from the cache, and into it |
 //! | `relay` | packets of streams that come on connections |
 //! | `reports` | RTCP, on both sides |
@@ -52,6 +53,7 @@ pub mod http;
 mod late;
 mod origin;
 pub mod origins;
+mod pause;
 pub mod peers;
 mod play;
 pub mod proof;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::track::{Track, TrackState};
 use super::world::World;
-use super::{Proxy, UpstreamId};
+use super::{Proxy, UpstreamId, pause};
 use crate::cache::recordings::Recorded;
 
 /// Until a recording that could not go on begins anew; each further time it is twice as long,
@@ -31,7 +31,7 @@ impl Breaks {
     /// One could not go on.
     fn note(&mut self, now: Duration) {
         self.count = if now.saturating_sub(self.since) > STABLE { 0 } else { self.count };
-        self.until = Some(now + FIRST_PAUSE.saturating_mul(1 << self.count.min(10)).min(LONGEST_PAUSE));
+        self.until = Some(now + pause::after(self.count, FIRST_PAUSE, LONGEST_PAUSE));
         self.count += 1;
     }
 }

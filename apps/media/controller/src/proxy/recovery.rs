@@ -13,7 +13,7 @@ use super::request::Job;
 use super::track::{Track, TrackState};
 use super::upstream::Upstream;
 use super::world::World;
-use super::{ClientId, Proxy, UpstreamId, ordered};
+use super::{ClientId, Proxy, UpstreamId, ordered, pause};
 use crate::pools::ServerId;
 
 /// Until all origins are tried again, after the first time; each further time it is twice as long,
@@ -187,7 +187,7 @@ impl<W: World> Proxy<W> {
             Some(_) if self.may_ask() => Step::Asks,
             Some(_) => Step::Waits(now),
             None => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << pauses.min(10)).min(LONGEST_PAUSE);
+                let pause = pause::after(pauses, FIRST_PAUSE, LONGEST_PAUSE);
                 pauses += 1;
                 Step::Waits(
                     now + pause / 2 + (pause / 2).mul_f64((self.world.random() >> 11) as f64 / (1u64 << 53) as f64),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::settings::Settings;
-use media::settings::cache::{CacheSettings, Films, Record};
+use media::settings::cache::{Films, Record};
 
-use crate::model::{CLIENT, Model};
+use crate::model::{CLIENT, Model, cache};
 use crate::origin::Options;
 use crate::source;
 
@@ -15,11 +15,7 @@ const HOST: &str = "camera.example";
 
 fn records(settings: &mut Settings) {
     settings.streams[0].record = Record::Always;
-    settings.cache = Some(CacheSettings {
-        directory: "/nowhere".into(),
-        own: media_cache::Settings::default(),
-        films: Films::default(),
-    });
+    settings.cache = Some(cache(Films::default()));
 }
 
 fn model(live: bool) -> Model {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use media::settings::cache::{CacheSettings, Films};
+use media::settings::cache::Films;
 use wire::rtsp::framing::Item;
 use wire::rtsp::message::Request;
 
-use crate::model::{CLIENT, Model, URL};
+use crate::model::{CLIENT, Model, URL, cache};
 use crate::origin::Options;
 
 /// The origin, and where the cache answers.
@@ -17,8 +17,7 @@ const CACHE: &str = "films.invalid";
 fn model(options: Options, after: u32, status: Option<u16>) -> Model {
     let films = Films { prefixes: vec![format!("rtsp://{HOST}:8554/")], after, ..Films::default() };
     let mut model = Model::with(options.clone(), |settings| {
-        let own = media_cache::Settings::default();
-        settings.cache = Some(CacheSettings { directory: "/nowhere".into(), own, films });
+        settings.cache = Some(cache(films));
     });
     model.proxy.world.keeps_films = true;
     let status = status.map(|status| ("DESCRIBE".to_owned(), status)).into_iter().collect();

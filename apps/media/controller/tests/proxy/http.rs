@@ -7,10 +7,10 @@ use std::time::Duration;
 use media::proxy::http::{Asked, Verdict};
 use media::settings::Credentials;
 use media::settings::access::{Access, Secret};
-use media::settings::cache::{CacheSettings, Films, Record};
+use media::settings::cache::{Films, Record};
 use wire::rtsp::auth::Scheme;
 
-use crate::model::Model;
+use crate::model::{Model, cache};
 use crate::origin::Options;
 
 const TOKEN: &str = "a-token-of-some-length";
@@ -21,11 +21,7 @@ fn model(access: Access, schemes: Vec<Scheme>) -> Model {
         settings.streams[0].viewers = Some(Arc::new(access.clone()));
         settings.users = vec![Credentials { user: "u".into(), password: "p".into() }];
         settings.schemes = schemes.clone();
-        settings.cache = Some(CacheSettings {
-            directory: "/nowhere".into(),
-            own: media_cache::Settings::default(),
-            films: Films::default(),
-        });
+        settings.cache = Some(cache(Films::default()));
     })
 }
 

@@ -9,6 +9,7 @@ use media::cache::recordings::Recorded;
 use media::proxy::accounts::Ended;
 use media::proxy::world::{Effect, From, Listening, World};
 use media::proxy::{ClientId, Left, OriginId, Proxy};
+use media::settings::cache::{CacheSettings, Films};
 use media::settings::{Allowed, Credentials, Named, Settings};
 use media::tables::{Flow, FlowKey, Leads, Progress, Receiver};
 use wire::rtsp::framing::{Framer, Item};
@@ -146,6 +147,11 @@ pub const CLIENT: &str = "10.0.1.11:50000";
 pub const OTHER: &str = "10.0.1.12:50000";
 /// What the examples ask for.
 pub const URL: &str = "rtsp://proxy:8554/10.0.2.11:8554/film";
+
+/// A cache of the configuration, with these films.
+pub fn cache(films: Films) -> CacheSettings {
+    CacheSettings { directory: "/nowhere".into(), own: media_cache::Settings::default(), films }
+}
 
 /// All of it.
 pub struct Model {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use media::settings::cache::{CacheSettings, Films, Record};
+use media::settings::cache::{Films, Record};
 use media::settings::peers::Peers;
 use media::settings::pools::{Balance, Check, Kind, Pool, Server};
 use media::settings::{Credentials, Settings};
 
-use crate::model::{CLIENT, Model, OTHER};
+use crate::model::{CLIENT, Model, OTHER, cache};
 use crate::origin::Options;
 use crate::pools::plays;
 
@@ -203,11 +203,7 @@ fn who_has_a_stream_records_it() {
     let records = |record: Record| {
         move |settings: &mut Settings| {
             settings.streams[0].record = record;
-            settings.cache = Some(CacheSettings {
-                directory: "/nowhere".into(),
-                own: media_cache::Settings::default(),
-                films: Films::default(),
-            });
+            settings.cache = Some(cache(Films::default()));
         }
     };
     for (name, record, viewed) in [
