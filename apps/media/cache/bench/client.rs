@@ -19,6 +19,11 @@ impl Client {
         Ok(Client(BufReader::with_capacity(1 << 18, stream)))
     }
 
+    /// The connection, for somebody else to end it.
+    pub fn connection(&self) -> Result<TcpStream, String> {
+        self.0.get_ref().try_clone().map_err(text)
+    }
+
     /// An answer's status, its `Location`, and its body.
     pub fn get(&mut self, uri: &str, body: &mut Vec<u8>) -> Result<(u16, String), String> {
         write!(self.0.get_mut(), "GET {uri} HTTP/1.1\r\nHost: bench\r\n\r\n").map_err(text)?;

@@ -1,6 +1,7 @@
 //! Memory that is written from: a fixed number of aligned blocks, each of one owner at a time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Offsets, lengths and addresses of direct writes are multiples of this.
@@ -10,6 +11,8 @@ pub const ALIGNMENT: usize = 4096;
 pub struct Block {
     memory: Option<Memory>,
     pool: Arc<Shared>,
+    /// It is filled, and waits for the disk.
+    is_full: bool,
 }
 
 /// Memory with the number that the kernel knows it by.
@@ -26,7 +29,10 @@ pub struct Pool(Arc<Shared>);
 
 struct Shared {
     free: Mutex<Vec<Memory>>,
+    count: usize,
     size: usize,
+    /// Blocks that wait for the disk.
+    full: AtomicUsize,
 }
 
 /// Where a block lies, for the kernel.
@@ -53,13 +59,18 @@ impl Pool {
         let all: Vec<Memory> = (0..count).map(memory).collect();
         let place = |own: &Memory| Place { address: own.bytes[own.begin..].as_ptr() as usize, length: size };
         let places = all.iter().map(place).collect();
-        (Pool(Arc::new(Shared { free: Mutex::new(all), size })), places)
+        (Pool(Arc::new(Shared { free: Mutex::new(all), count, size, full: AtomicUsize::new(0) })), places)
     }
 
     /// A block, if there is one.
     pub fn take(&self) -> Option<Block> {
         let memory = locked(&self.0.free).pop()?;
-        Some(Block { memory: Some(memory), pool: self.0.clone() })
+        Some(Block { memory: Some(memory), pool: self.0.clone(), is_full: false })
+    }
+
+    /// Whether most of them wait for the disk.
+    pub fn is_behind(&self) -> bool {
+        self.0.full.load(Ordering::Relaxed) * 2 >= self.0.count
     }
 
     /// How many nobody has.
@@ -72,6 +83,13 @@ impl Block {
     /// The number that its memory is registered by.
     pub fn number(&self) -> u16 {
         self.memory.as_ref().map_or(0, |memory| memory.number)
+    }
+
+    /// It is filled: the disk is to have it.
+    pub fn fill(&mut self) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            self.pool.full.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// All of its bytes.
@@ -88,6 +106,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.is_full {
+            self.pool.full.fetch_sub(1, Ordering::Relaxed);
+        }
         locked(&self.pool.free).extend(self.memory.take());
     }
 }

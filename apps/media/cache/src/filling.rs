@@ -135,7 +135,8 @@ impl Blocks {
         }
         let is_behind = self.live.under_way.load(Ordering::Acquire) >= self.settings.queue;
         let Some(block) = self.queue.pool.take().filter(|_| !is_behind) else {
-            self.live.stop(End::DiskSlow);
+            let is_slow = is_behind || self.queue.pool.is_behind();
+            self.live.stop(if is_slow { End::DiskSlow } else { End::NoMemory });
             return false;
         };
         let first = First { sequence: entry.sequence, timestamp: entry.timestamp, npt: entry.npt, clock: entry.clock };
@@ -193,6 +194,7 @@ impl Blocks {
         // Up to the alignment, zeros; the next block, or the end of the segment, takes them away.
         let padded = own.used.next_multiple_of(ALIGNMENT);
         own.block.bytes_mut()[own.used..padded].fill(0);
+        own.block.fill();
         let header = Header {
             recording: self.recording.id,
             segment: self.segment.number,

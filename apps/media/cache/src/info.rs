@@ -79,12 +79,14 @@ pub enum End {
     CacheFull,
     /// The process, or machine, ended.
     Interrupted,
+    /// No block was free, as other recordings fill them.
+    NoMemory,
 }
 
 impl End {
-    /// All of them.
-    pub const ALL: [End; 6] =
-        [End::Finished, End::DiskFull, End::DiskSlow, End::DiskFailed, End::CacheFull, End::Interrupted];
+    /// All of them; files have their places here as numbers.
+    pub const ALL: [End; 7] =
+        [End::Finished, End::DiskFull, End::DiskSlow, End::DiskFailed, End::CacheFull, End::Interrupted, End::NoMemory];
 
     /// Its name, as log lines and counters have it.
     pub fn name(self) -> &'static str {
@@ -95,6 +97,7 @@ impl End {
             End::DiskFailed => "disk_failed",
             End::CacheFull => "cache_full",
             End::Interrupted => "interrupted",
+            End::NoMemory => "no_memory",
         }
     }
 

@@ -55,4 +55,4 @@ pub use recorder::{Counts, Ended, Recorder};
 pub use recovery::{Note, Report};
 pub use reorder::{Arrival, Dropped};
 pub use segment_file::SegmentFile;
-pub use settings::{Durability, LONGEST, Settings};
+pub use settings::{Durability, LONGEST, MOST_BUFFERS, Settings};

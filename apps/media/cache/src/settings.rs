@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+/// Blocks that io_uring knows at most (IORING_MAX_REG_BUFFERS).
+pub const MOST_BUFFERS: usize = 1 << 14;
 /// A segment of a stream with access points is at most so many quarters of its length long, and half of that at least.
 pub const LONGEST: u64 = 6;
 
@@ -23,7 +25,7 @@ pub enum Durability {
 pub struct Settings {
     /// Bytes that are written at a time, a multiple of 4096 from 64 KiB to 4 MiB.
     pub block: usize,
-    /// Blocks in memory, for all recordings.
+    /// Blocks in memory, for all recordings: each of them fills one.
     pub buffers: usize,
     /// Blocks of one recording that may wait for the disk.
     pub queue: u32,
@@ -80,8 +82,8 @@ impl Settings {
         if !self.block.is_multiple_of(crate::blocks::ALIGNMENT) || !(64 << 10..=4 << 20).contains(&self.block) {
             return wrong("block", "a multiple of 4096 from 65536 to 4194304");
         }
-        if !(2..=1024).contains(&self.buffers) {
-            return wrong("buffers", "from 2 to 1024");
+        if !(2..=MOST_BUFFERS).contains(&self.buffers) {
+            return wrong("buffers", "from 2 to 16384");
         }
         if self.queue == 0 {
             return wrong("queue", "at least 1");

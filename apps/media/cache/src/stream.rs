@@ -270,7 +270,7 @@ impl Stream {
     /// All is written.
     fn end(&mut self, writer: &Writer) {
         let end = self.live.ended().unwrap_or(End::Finished);
-        if matches!(end, End::DiskSlow | End::CacheFull) {
+        if matches!(end, End::DiskSlow | End::CacheFull | End::NoMemory) {
             tracing::warn!(recording = %self.recording.source.key, reason = end.name(), "a recording ends");
         }
         self.live.change(|written| written.end = Some(end));

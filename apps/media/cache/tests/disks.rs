@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use media_cache::sys::{Completion, Operation, Plain, System};
-use media_cache::{Cache, Durability, End, Kind, Means, Settings};
+use media_cache::{Cache, Durability, End, Kind, Means, Recorder, Settings};
 use nix::sys::eventfd::EventFd;
 use support::*;
 
@@ -221,6 +221,28 @@ fn a_slow_disk_never_blocks() {
     assert!(found.len() as u64 + 50 + 64 >= taken, "what waited is written: {} of {taken}", found.len());
     assert_eq!(cache.recordings().unwrap()[0].end, Some(End::DiskSlow));
     assert_eq!(cache.status().free_blocks, settings.buffers);
+}
+
+/// Each recording fills a block: more of them than blocks are told so, and the disk is not blamed.
+#[test]
+fn more_recordings_than_blocks() {
+    let directory = Directory::new();
+    let cache = Cache::open(&directory.0, Settings { buffers: 8, ..settings() }).unwrap();
+    let mut all: Vec<_> = (0..8).map(|_| cache.record(source(Kind::Mp2t))).collect();
+    all.iter_mut().for_each(|own| own.put(arrival(0), &packet(Kind::Mp2t, 0)).unwrap());
+    let mut one_more = cache.record(source(Kind::Mp2t));
+    let id = one_more.recording().id;
+    // Either this packet finds no block, or the next one tells.
+    let ended = (0..2).find_map(|number| one_more.put(arrival(number), &packet(Kind::Mp2t, number)).err());
+    assert_eq!(ended.map(|own| own.0), Some(End::NoMemory));
+    all.into_iter().for_each(Recorder::finish);
+    drop(one_more);
+    settle(&cache);
+    let ends = cache.recordings().unwrap();
+    assert_eq!(ends.iter().filter(|own| own.end == Some(End::Finished)).count(), 8);
+    assert!(ends.iter().all(|own| own.id != id || own.end == Some(End::NoMemory)), "{ends:?}");
+    drop(cache);
+    assert!(Cache::open(&directory.0, settings()).unwrap().check().unwrap().is_clean());
 }
 
 #[test]

@@ -34,9 +34,14 @@ impl Drop for Directory {
 
 /// A proxy that records a group's stream and a published one.
 fn start(driver: &str, directory: &Directory) -> Media {
+    start_with(driver, directory, "")
+}
+
+/// The same with more settings of the cache, and sections behind them.
+pub fn start_with(driver: &str, directory: &Directory, more: &str) -> Media {
     let limits = "[controllers.media.limits]";
     let sections = format!(
-        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\n\n\
+        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\n{more}\n\
          [controllers.media.streams.hall]\nurl = \"rtp://239.1.2.3:5004\"\npayload = \"mp2t\"\n\
          interface = \"servers\"\nrecord = \"always\"\n\n\
          [controllers.media.streams.stage]\npublish.addresses = \"10.0.2.0/24\"\nrecord = true\n\n{limits}",
@@ -48,7 +53,7 @@ fn start(driver: &str, directory: &Directory) -> Media {
 }
 
 /// Recordings of a stream that have something.
-fn recordings(media: &Media, stream: &str) -> Vec<Json> {
+pub fn recordings(media: &Media, stream: &str) -> Vec<Json> {
     let all = media.json(&["media", "cache", "ls"]);
     all.as_array().unwrap().iter().filter(|own| own["stream"] == stream && own["packets"] != 0).cloned().collect()
 }

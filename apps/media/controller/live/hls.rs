@@ -10,10 +10,10 @@ use crate::publisher::Publisher;
 use crate::source::{Sender, groups};
 
 /// An answer.
-struct Answer {
-    status: u16,
+pub struct Answer {
+    pub status: u16,
     headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
@@ -22,7 +22,7 @@ impl Answer {
     }
 
     /// The URIs of a playlist.
-    fn uris(&self) -> Vec<&str> {
+    pub fn uris(&self) -> Vec<&str> {
         self.text().lines().filter(|line| !line.starts_with('#')).collect()
     }
 
@@ -48,7 +48,7 @@ fn ask(media: &Media, method: &str, path: &str, headers: &[&str]) -> Answer {
     Answer { status, headers: lines.filter_map(header).collect(), body: all[end + 4..].to_vec() }
 }
 
-fn get(media: &Media, path: &str) -> Answer {
+pub fn get(media: &Media, path: &str) -> Answer {
     ask(media, "GET", path, &[])
 }
 

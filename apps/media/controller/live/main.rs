@@ -16,6 +16,7 @@ mod peers;
 mod pools;
 mod publisher;
 mod restart;
+mod room;
 mod server;
 mod slow;
 mod source;

@@ -33,12 +33,24 @@ impl Sender {
         &self.payloads[usize::from(at)]
     }
 
+    /// How many were sent.
+    pub fn count(&self) -> u16 {
+        self.payloads.len() as u16
+    }
+
     pub fn send(&mut self, count: u16) {
-        for _ in 0..count {
+        self.send_at(count, 1);
+    }
+
+    /// Sends so many packets, so many of them in a millisecond.
+    pub fn send_at(&mut self, count: u16, rate: u16) {
+        for at in 1..=count {
             self.next = self.next.wrapping_add(1);
             let (sequence, timestamp) = (self.next, u32::from(self.next) * 90);
             let byte = |at: u32| ((at * u32::from(sequence)) >> 3) as u8 ^ at as u8;
-            let payload: Vec<u8> = (0..1316u32).map(|at| if at % 188 == 0 { 0x47 } else { byte(at) }).collect();
+            let mut payload: Vec<u8> = (0..1316u32).map(|at| if at % 188 == 0 { 0x47 } else { byte(at) }).collect();
+            // Else each would be as the one 2048 before it.
+            payload[4..6].copy_from_slice(&sequence.to_be_bytes());
             let mut packet = Vec::new();
             if !self.bare {
                 packet.extend([0x80, 33]);
@@ -50,7 +62,9 @@ impl Sender {
             self.socket.send_to(&packet, self.to).unwrap();
             self.sent.insert(sequence, (timestamp, payload.clone()));
             self.payloads.push(payload);
-            thread::sleep(Duration::from_millis(1));
+            if at % rate == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 

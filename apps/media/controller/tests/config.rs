@@ -76,6 +76,11 @@ fn mistakes_are_told() {
         ("# live = true ", "record = \"seldom\" ", "streams.door.record: \"seldom\" is none"),
         (
             "# at_end = \"keep\"",
+            "cache = { directory = \"/d\", memory = \"1 MiB\", block = \"512 KiB\" }",
+            "cache.memory: 2 blocks of 524288 bytes",
+        ),
+        (
+            "# at_end = \"keep\"",
             "http = { listen = \"[::]:8080\" }",
             "http: there is no cache, and what is recorded is served",
         ),

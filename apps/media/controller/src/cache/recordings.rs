@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use media_cache::{Arrival, Cache, FilmSource, Kind, Recorder, Source};
+use media_cache::{Arrival, Cache, Ended, FilmSource, Kind, Recorder, Source};
 use wire::rtp::Header;
 use wire::sdp::Description;
 
@@ -169,8 +169,8 @@ impl Recordings {
             }
             self.firsts.remove(&number);
         }
-        if own.put(arrival, packet).is_err() {
-            self.leave(number);
+        if let Err(ended) = own.put(arrival, packet) {
+            self.leave(number, ended);
         }
     }
 
@@ -178,19 +178,19 @@ impl Recordings {
     pub fn poll(&mut self, clock: Duration) {
         let arrival = now(clock);
         let ended =
-            self.recorders.iter_mut().filter_map(|(number, own)| own.poll(arrival.monotonic).err().map(|_| *number));
-        let ended: Vec<u32> = ended.collect();
-        ended.into_iter().for_each(|number| self.leave(number));
+            self.recorders.iter_mut().filter_map(|(number, own)| Some((*number, own.poll(arrival.monotonic).err()?)));
+        let ended: Vec<(u32, Ended)> = ended.collect();
+        ended.into_iter().for_each(|(number, why)| self.leave(number, why));
         let over: Vec<u32> = self.ends.iter().filter(|(_, at)| **at <= clock).map(|(number, _)| *number).collect();
         over.into_iter().for_each(|number| self.finish(number));
     }
 
     /// A recording can't go on; its stream does.
-    fn leave(&mut self, number: u32) {
+    fn leave(&mut self, number: u32, Ended(why): Ended) {
         self.ends.remove(&number);
         let Some(own) = self.recorders.remove(&number) else { return };
-        let source = &own.recording().source;
-        tracing::warn!(stream = source.key, track = source.track, "a recording has ended before its stream");
+        let (source, reason) = (&own.recording().source, why.name());
+        tracing::warn!(stream = source.key, track = source.track, reason, "a recording has ended before its stream");
         self.counts.broken += 1;
         self.broken.push(number);
         self.add(&own);

@@ -3,7 +3,6 @@
 //!
 //! The cache is asked as an origin is. It sends on what it has not (302), or has no more of (REDIRECT).
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use media_cache::FilmSource;
@@ -26,15 +25,13 @@ use crate::cache::recordings::{FilmPart, Recorded};
 pub const MODIFIED: &str = "Last-Modified";
 /// (what its description says of its streams and length).
 pub const DESCRIBED: &str = "X-Description";
-/// Seconds that the recording of a film may be behind the place where another viewer begins, who is not recorded then.
-const AHEAD: f64 = 5.0;
 /// Films that are counted before they are recorded.
 const MOST_COUNTED: usize = 65_536;
 
 /// A film of which there may be a copy.
 #[derive(Debug)]
 pub(super) struct Film {
-    key: String,
+    pub(super) key: String,
     /// Whether the copy is asked, or is played.
     pub(super) is_copy: bool,
     /// How much of it was served from the copy, as the log says it.
@@ -44,9 +41,11 @@ pub(super) struct Film {
     /// What the origin is asked whether it is still true.
     asks: Option<Validators>,
     /// What recordings of it say; none where it may not be recorded.
-    source: Option<FilmSource>,
+    pub(super) source: Option<FilmSource>,
     /// Whether it was asked for often enough; none before it was counted.
     is_wanted: Option<bool>,
+    /// It would be recorded, and another one is that plays the same part.
+    pub(super) yields: bool,
     /// Whether tracks are asked for on the connection of the origin, and whether they may be.
     carried: (bool, bool),
 }
@@ -73,6 +72,7 @@ impl Upstream {
             asks: None,
             source: None,
             is_wanted: None,
+            yields: false,
             carried: (self.carried, self.may_be_carried),
         });
         self.set_copy(true);
@@ -286,6 +286,7 @@ impl<W: World> Proxy<W> {
             return;
         }
         let Some(film) = own.film.as_mut().filter(|own| own.source.is_some()) else { return };
+        film.yields = false;
         let is_as_it_is = |(name, value): &(String, String)| match name.to_ascii_lowercase().as_str() {
             "scale" | "speed" => value.trim().parse() == Ok(1.0),
             _ => true,
@@ -324,7 +325,7 @@ impl<W: World> Proxy<W> {
         let Some((film, description)) = own.film.as_ref().zip(own.description.as_ref()) else { return };
         let Some(source) = &film.source else { return };
         if self.is_being_recorded(id, &film.key, start) {
-            return self.end_film(id);
+            return self.yield_film(id);
         }
         let source = FilmSource { position: (start * 1e6) as u64, ..source.clone() };
         for (track, of) in own.tracks.iter().enumerate().filter(|(_, of)| of.audience.is_recorded) {
@@ -332,29 +333,6 @@ impl<W: World> Proxy<W> {
             let part = FilmPart { source: source.clone(), first };
             self.world.begin_recording(of.number, &Recorded { name: &film.key, description, track, film: Some(part) });
         }
-    }
-
-    /// Whether another presentation is recorded that has passed a place of a film, or soon will.
-    fn is_being_recorded(&self, id: UpstreamId, key: &str, at: f64) -> bool {
-        let others = self.upstreams.iter().filter(|(other, _)| **other != id);
-        let of_film = others.filter(|(_, own)| own.film.as_ref().is_some_and(|own| own.key == key));
-        let mut ranges = of_film.filter_map(|(_, own)| own.recorded_range(self.now));
-        ranges.any(|(from, to)| from <= at && at <= to + AHEAD)
-    }
-
-    /// Ends recordings of films that have come to where others began: they have what follows.
-    pub(super) fn films_tick(&mut self) {
-        let mut films: HashMap<&str, Vec<(f64, f64, UpstreamId)>> = HashMap::new();
-        for (id, own) in &self.upstreams {
-            let range = own.film.as_ref().zip(own.recorded_range(self.now));
-            range.into_iter().for_each(|(film, (from, to))| films.entry(&film.key).or_default().push((from, to, *id)));
-        }
-        let mut over = Vec::new();
-        for mut ranges in films.into_values().filter(|own| own.len() > 1) {
-            ranges.sort_by(|a, b| a.0.total_cmp(&b.0));
-            over.extend(ranges.windows(2).filter(|two| two[0].1 >= two[1].0).map(|two| two[0].2));
-        }
-        over.into_iter().for_each(|id| self.end_film(id));
     }
 
     /// Nothing more of a film is recorded.
@@ -367,19 +345,6 @@ impl<W: World> Proxy<W> {
             ended.push(at);
         }
         ended.into_iter().for_each(|track| self.update_flow(id, track));
-    }
-}
-
-impl Upstream {
-    /// Whether a track of it is recorded.
-    fn is_recorded(&self) -> bool {
-        self.tracks.iter().any(|track| track.audience.is_recorded)
-    }
-
-    /// From where on a film is recorded, and how far it is by now, in seconds of its play time.
-    fn recorded_range(&self, now: Duration) -> Option<(f64, f64)> {
-        let is_played = !self.live && self.playing && !self.is_copy() && self.is_recorded();
-        is_played.then(|| self.played(now))
     }
 }
 

@@ -46,6 +46,7 @@ mod client;
 mod describe;
 mod early;
 mod film;
+mod film_parts;
 mod flows;
 mod forward;
 pub mod guesses;
@@ -231,6 +232,8 @@ pub struct Proxy<W> {
     always: BTreeMap<String, Always>,
     /// How often films were asked for that may be recorded.
     film_counts: HashMap<String, u32>,
+    /// What is recorded of films that are played, by their keys.
+    film_parts: HashMap<String, film_parts::Parts>,
     /// Streams that are recorded for viewers by HTTP, and how long.
     demanded: BTreeMap<String, Duration>,
     /// Connections to origins.
@@ -287,6 +290,7 @@ impl<W: World> Proxy<W> {
             sought: BTreeMap::new(),
             always: BTreeMap::new(),
             film_counts: HashMap::new(),
+            film_parts: HashMap::new(),
             demanded: BTreeMap::new(),
             connections: HashMap::new(),
             checks: HashMap::new(),

@@ -153,6 +153,45 @@ fn what_several_play_is_recorded_once() {
     assert_eq!(recorded(&model).len(), 2);
 }
 
+/// Who is recorded leaves: the one behind it is recorded from there on, as soon as it comes there.
+#[test]
+fn who_is_behind_goes_on_where_another_one_has_left() {
+    let mut model = model(Options { length: 600.0, ..Options::default() }, 1, Some(302));
+    let begins = |model: &mut Model, port: u16| {
+        let client = model.client(CLIENT);
+        let session = model.set_up(client, URL, 1, port);
+        model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
+        (client, session)
+    };
+    let start = |own: &str| own.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    let first = begins(&mut model, 5000);
+    let waits = |model: &mut Model, all: &[&(_, String)], seconds: u64| {
+        for _ in 0..seconds {
+            model.wait(Duration::from_secs(1));
+            all.iter().for_each(|own| _ = model.good(own.0, "GET_PARAMETER", URL, &[("Session", &own.1)]));
+        }
+    };
+    waits(&mut model, &[&first], 20);
+    let (second, third) = (begins(&mut model, 5010), begins(&mut model, 5020));
+    waits(&mut model, &[&first, &second, &third], 10);
+    assert_eq!(recorded(&model).len(), 1);
+    model.good(first.0, "TEARDOWN", URL, &[("Session", &first.1)]);
+    // It has thirty seconds; they are ten seconds in.
+    waits(&mut model, &[&second, &third], 16);
+    assert_eq!(recorded(&model), [""; 0]);
+    waits(&mut model, &[&second, &third], 5);
+    let now = recorded(&model);
+    assert_eq!(now.len(), 1, "{now:?}");
+    assert!((27_000_000..30_000_000).contains(&start(now[0])), "{now:?}");
+    // It pauses, and the other one that is there goes on.
+    model.good(second.0, "PAUSE", URL, &[("Session", &second.1)]);
+    assert_eq!(recorded(&model).len(), 0);
+    waits(&mut model, &[&third], 2);
+    let after = recorded(&model);
+    assert_eq!(after.len(), 1, "{after:?}");
+    assert!(start(after[0]) > 30_000_000, "{after:?}");
+}
+
 /// The cache is gone in the middle of a film.
 #[test]
 fn without_the_cache_there_is_the_origin() {

@@ -9,6 +9,9 @@ use media_cache::Durability;
 use super::*;
 use crate::settings::cache::{CacheSettings, Films};
 
+/// Bytes of blocks in memory, where nothing is said of it, and how many of them there may be.
+const MEMORY: u64 = 64 << 20;
+const BLOCKS: std::ops::RangeInclusive<usize> = 4..=media_cache::MOST_BUFFERS;
 /// Ages that recordings may be removed at, in seconds.
 const AGES: std::ops::RangeInclusive<u64> = 60..=10 * 366 * 86_400;
 
@@ -16,13 +19,21 @@ impl Reader<'_, '_> {
     pub(super) fn cache(&mut self, table: &Table, path: &Path) -> Option<CacheSettings> {
         let (value, path) = (table.get("cache")?, path.key("cache"));
         let table = document::table(value, &path, self.errors)?;
-        let known = ["directory", "quota", "free", "age", "segment", "segment_size", "block", "sync", "direct"];
-        let known = [&known[..], &["films", "after", "fresh"]].concat();
+        let known = ["directory", "quota", "free", "age", "segment", "segment_size", "block", "memory", "sync"];
+        let known = [&known[..], &["direct", "films", "after", "fresh"]].concat();
         document::only(table, &path, &known, self.errors);
         let mut own = media_cache::Settings::default();
         own.quota = self.size(table, &path, "quota", (16 << 20, 1 << 60), own.quota);
         own.free_space = self.size(table, &path, "free", (0, 1 << 60), own.free_space);
         own.block = self.size(table, &path, "block", (64 << 10, 4 << 20), own.block as u64) as usize;
+        let memory = self.size(table, &path, "memory", (1 << 20, 64 << 30), MEMORY);
+        own.buffers = memory as usize / own.block;
+        if let (true, Some(value)) = (!BLOCKS.contains(&own.buffers), table.get("memory")) {
+            let problem = format!("{} blocks of {} bytes", own.buffers, own.block);
+            let accepted = format!("memory for {} to {} of them", BLOCKS.start(), BLOCKS.end());
+            self.errors.add(value.span().start, &path.key("memory"), problem, accepted);
+        }
+        own.buffers = own.buffers.clamp(*BLOCKS.start(), *BLOCKS.end());
         own.segment_bytes = self.size(table, &path, "segment_size", (1 << 20, 1 << 30), own.segment_bytes);
         let segment = self.time(table, &path, "segment", Duration::from_secs(own.segment_seconds));
         own.segment_seconds = segment.as_secs();
