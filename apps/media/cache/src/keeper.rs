@@ -1,6 +1,6 @@
 //! The thread that keeps the catalogue, and room on the disk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -191,9 +191,14 @@ impl Keeper {
         victims.iter().for_each(|(id, number)| self.inner.end_removal(*id, *number));
         result?;
         self.inner.count_removed(gone.len() as u64);
-        let mut ids: Vec<u64> = gone.iter().map(|(id, _)| *id).collect();
-        ids.dedup();
-        ids.into_iter().try_for_each(|id| self.inner.remove_if_empty(id))?;
+        let mut by_recording: HashMap<u64, HashSet<u32>> = HashMap::new();
+        gone.iter().for_each(|(id, number)| _ = by_recording.entry(*id).or_default().insert(*number));
+        for (id, numbers) in by_recording {
+            match self.inner.live(id) {
+                Some((live, _)) => live.remove(&numbers),
+                None => self.inner.remove_if_empty(id)?,
+            }
+        }
         Ok(gone.len())
     }
 

@@ -1,5 +1,6 @@
 //! What is known of a recording while it is written: the recorder, the writer and readers share it.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub struct Live {
 /// What is written.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Segments that are whole.
+    /// Segments that are whole, and were not removed.
     pub segments: Vec<Segment>,
     /// The segment that is written, by its number, and its chunks.
     pub open: Option<(u32, Vec<Arc<Chunk>>)>,
@@ -101,6 +102,11 @@ impl Live {
     /// Whether they are not removed.
     pub fn is_pinned(&self) -> bool {
         self.pinned.load(Ordering::SeqCst)
+    }
+
+    /// Segments were removed to make room.
+    pub fn remove(&self, numbers: &HashSet<u32>) {
+        self.change(|written| written.segments.retain(|own| !numbers.contains(&own.number)));
     }
 
     /// The segments in order, with the one that is written.

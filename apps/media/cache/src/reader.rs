@@ -242,6 +242,10 @@ impl Reader {
     /// Opens the segment that comes next; whether there is one.
     pub(crate) fn open_next(&mut self) -> io::Result<bool> {
         while let Some(number) = self.first_from(self.number) {
+            // Of what is written numbers have no gaps but those.
+            if self.live.is_some() && number > self.number {
+                self.missing = Missing::Removed;
+            }
             if self.open(number)? {
                 return Ok(true);
             }

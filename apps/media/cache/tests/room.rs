@@ -50,6 +50,44 @@ fn the_least_used_goes_first_and_nothing_that_is_read() {
     assert!(cache.opened().is_clean() && cache.check().unwrap().is_clean());
 }
 
+/// A recording that goes on for long, as those of cameras do: what was removed of it is nowhere told of.
+#[test]
+fn what_is_removed_of_a_recording_that_goes_on() {
+    let directory = Directory::new();
+    let cache = Cache::open(&directory.0, Settings { quota: 2 * MIB, ..settings() }).unwrap();
+    let mut recorder = cache.record(source(Kind::Mp2t));
+    let id = recorder.recording().id;
+    (0..400).for_each(|number| put(&cache, &mut recorder, Kind::Mp2t, number));
+    let mut reader = cache.read(id).unwrap();
+    until("nothing is written", || matches!(reader.next_item().unwrap(), Item::Packet(_)));
+    (400..8400).for_each(|number| put(&cache, &mut recorder, Kind::Mp2t, number));
+    until("it is too much", || cache.status().used <= 2 * MIB);
+    let segments = cache.segments_from(id, 0, usize::MAX).unwrap();
+    // The first one is read, others behind it are gone.
+    assert_eq!(segments[0].number, 0);
+    assert!(segments[1].number > 4, "{:?}", segments[1]);
+    assert_eq!(files(&directory.0, "ts").len(), segments.len());
+    let summary = cache.summary(id).unwrap();
+    assert_eq!(summary.sums.segments, segments.len() as u64);
+    // Who reads on is told so.
+    let mut at = 1;
+    loop {
+        match reader.next_item().unwrap() {
+            Item::Packet(own) => {
+                assert_eq!(own.about.sequence & 0xffff, at);
+                assert_eq!(own.bytes, payload(Kind::Mp2t, own.about.sequence));
+                at += 1;
+            }
+            Item::Gap(why, count) => {
+                assert_eq!((why, count.map(|own| own > 500)), (Missing::Removed, Some(true)));
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    recorder.finish();
+}
+
 #[test]
 fn what_is_pinned_fills_the_cache() {
     let directory = Directory::new();

@@ -49,8 +49,8 @@ impl Sender {
             let (sequence, timestamp) = (self.next, u32::from(self.next) * 90);
             let byte = |at: u32| ((at * u32::from(sequence)) >> 3) as u8 ^ at as u8;
             let mut payload: Vec<u8> = (0..1316u32).map(|at| if at % 188 == 0 { 0x47 } else { byte(at) }).collect();
-            // Else each would be as the one 2048 before it.
-            payload[4..6].copy_from_slice(&sequence.to_be_bytes());
+            // Else each would be as the one 2048 before it. At the end of a packet they mean nothing to anybody.
+            payload[1314..].copy_from_slice(&sequence.to_be_bytes());
             let mut packet = Vec::new();
             if !self.bare {
                 packet.extend([0x80, 33]);
