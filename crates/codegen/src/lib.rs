@@ -12,6 +12,7 @@ pub mod kernel;
 mod link;
 mod lower;
 mod native;
+mod parallel;
 mod target;
 
 pub use native::{Native, emit};

@@ -231,6 +231,51 @@ fn what_ffmpeg_sends_to_groups_is_viewed() {
     media.stop();
 }
 
+/// A film of GStreamer's server: once from there, then from the cache, also when the server is gone.
+#[test]
+fn films_are_viewed_again_from_the_cache() {
+    const SECONDS: u32 = 4;
+    let section = "[controllers.media.limits]";
+    let scratch = Scratch::new();
+    let sections = format!(
+        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nfilms = \"rtsp://10.0.2.11:8554/\"\n\
+         fresh = \"1h\"\n\n{section}",
+        scratch.path("cache")
+    );
+    let media = Media::start("xdp", &[(section, &sections)]);
+    let film = scratch.path("film.mkv");
+    players::film(&media.viewers, &film, SECONDS);
+    let expected = players::frames(&media.viewers, &film);
+    let camera = camera(&media, Some(&film));
+    let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/film";
+    let views = |what: &str, (name, player): (&str, players::Player), transport: &str| {
+        let frames = player(&media.viewers, url, transport, &scratch.path(""));
+        let same = frames.iter().zip(&expected).take_while(|(own, sent)| own == sent).count();
+        println!("{what}, {name} over {transport}: {same} of {} frames", expected.len());
+        assert!(frames == expected, "{what}, {name} over {transport}: {} frames", frames.len());
+    };
+    views("from the server", PLAYERS[0], "udp");
+    media.wait("it is not recorded", |media| {
+        let all = media.json(&["media", "cache", "ls"]);
+        all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|own| !own["ended"].is_null()))
+    });
+    let mut hits = 0;
+    for (what, is_there) in [("from the cache", true), ("from the cache, without the server", false)] {
+        for player in PLAYERS {
+            for transport in ["udp", "tcp"] {
+                views(what, player, transport);
+                hits += 1;
+                assert_eq!(media.metric("media_film_hits_total"), hits, "{what}");
+            }
+        }
+        if is_there {
+            must(camera.signal(lab::Signal::SIGKILL));
+        }
+    }
+    assert_eq!((media.metric("media_film_misses_total"), media.metric("media_film_partial_total")), (1, 0));
+    media.stop();
+}
+
 /// A player that knows nothing of the proxy: the kernel leads its connections there. It has the origin's password, and
 /// the proxy has not.
 #[test]

@@ -21,6 +21,7 @@ use super::{CompileUnit, filled, with_module};
 use crate::CodegenError;
 use crate::cache::Part;
 use crate::kernel::{Memory, Object, Options};
+use crate::parallel;
 
 /// A tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +100,17 @@ impl Accepted<Object> {
     pub(super) fn offer<T, E: From<CodegenError>>(
         self,
         memory: &Memory,
-        offer: &mut impl FnMut(&Object) -> Result<T, Refusal<E>>,
-    ) -> Result<Accepted<T>, Refusal<E>> {
-        let mut offer = |object| offer(&filled(object, memory)?);
-        let first = offer(self.first)?;
-        let parts = self.parts.into_iter().map(|(ppf, part)| Ok((ppf, offer(part)?)));
-        Ok(Accepted { tier: self.tier, first, parts: parts.collect::<Result<_, Refusal<E>>>()? })
+        offer: &(impl Fn(&Object) -> Result<T, Refusal<E>> + Sync),
+    ) -> Result<Accepted<T>, Refusal<E>>
+    where
+        T: Send,
+        E: Send,
+    {
+        let (ppfs, parts): (Vec<PpfId>, Vec<Object>) = self.parts.into_iter().unzip();
+        let objects: Vec<Object> = [self.first].into_iter().chain(parts).collect();
+        let mut taken = parallel::each(&objects, |object| offer(&filled(object.clone(), memory)?))?;
+        let first = taken.remove(0);
+        Ok(Accepted { tier: self.tier, first, parts: ppfs.into_iter().zip(taken).collect() })
     }
 }
 
@@ -126,14 +132,15 @@ pub enum TierError<E> {
 }
 
 /// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel. What `taker`
-/// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much.
-pub fn compile_tiered<T, E: From<CodegenError> + Display>(
+/// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much. Parts
+/// are compiled and offered on several threads.
+pub fn compile_tiered<T: Send, E: From<CodegenError> + Display + Send>(
     program: &Program,
     packets: Level,
     memory: &Memory,
     options: Options,
     taker: &str,
-    mut offer: impl FnMut(&Object) -> Result<T, Refusal<E>>,
+    offer: impl Fn(&Object) -> Result<T, Refusal<E>> + Sync,
 ) -> Result<Accepted<T>, TierError<E>> {
     let mut part = match options.text {
         true => Part::unkept(),
@@ -144,7 +151,7 @@ pub fn compile_tiered<T, E: From<CodegenError> + Display>(
             part.done(true);
             return Err(TierError::Ppf(ppf, CodegenError::Found(why).into()));
         }
-        Some(Kept::Accepted(code)) => match code.offer(memory, &mut offer) {
+        Some(Kept::Accepted(code)) => match code.offer(memory, &offer) {
             Ok(accepted) => {
                 part.done(true);
                 return Ok(accepted);
@@ -175,14 +182,14 @@ pub fn compile_tiered<T, E: From<CodegenError> + Display>(
 }
 
 /// Tries tier after tier.
-fn compile_anew<T, E: From<CodegenError>>(
+fn compile_anew<T: Send, E: From<CodegenError> + Send>(
     program: &Program,
     packets: Level,
     memory: &Memory,
     options: Options,
-    mut offer: impl FnMut(Object) -> Result<T, Refusal<E>>,
+    offer: impl Fn(Object) -> Result<T, Refusal<E>> + Sync,
 ) -> Result<Accepted<T>, TierError<E>> {
-    let mut make = |program: &Program, unit, spill| {
+    let make = |program: &Program, unit, spill| {
         let options = Options { spill, ..options };
         offer(with_module(program, unit, memory, options, super::read(options))?)
     };
@@ -200,12 +207,12 @@ fn compile_anew<T, E: From<CodegenError>>(
             }
         }
     }
-    match apart(program, packets, AGGREGATE, options, &mut make) {
+    match apart(program, packets, AGGREGATE, options, &make) {
         Err(TierError::Ppf(..)) => {}
         Ok((first, parts)) => return Ok(Accepted { tier: Tier::Aggregates, first, parts }),
         Err(other) => return Err(other),
     }
-    let (first, parts) = apart(program, packets, 0, options, &mut make)?;
+    let (first, parts) = apart(program, packets, 0, options, &make)?;
     Ok(Accepted { tier: Tier::Ppfs, first, parts })
 }
 
@@ -213,30 +220,29 @@ fn compile_anew<T, E: From<CodegenError>>(
 type CompiledParts<T> = (T, Vec<(PpfId, T)>);
 
 /// In parts with up to `largest` instructions.
-fn apart<T, E: From<CodegenError>>(
+fn apart<T: Send, E: From<CodegenError> + Send>(
     program: &Program,
     packets: Level,
     largest: usize,
     options: Options,
-    make: &mut impl FnMut(&Program, CompileUnit, bool) -> Result<T, Refusal<E>>,
+    make: &(impl Fn(&Program, CompileUnit, bool) -> Result<T, Refusal<E>> + Sync),
 ) -> Result<CompiledParts<T>, TierError<E>> {
     let parts = Parts::new(program, packets, largest).map_err(|error| TierError::Other(error.into()))?;
     if let Some(ppf) = parts.too_deep() {
         return Err(TierError::Ppf(ppf, CodegenError::Deep.into()));
     }
-    let mut made = Vec::new();
-    for &root in parts.roots() {
-        let mut make = |spill| make(parts.program(), CompileUnit::Part(root), spill);
+    let mut made = parallel::each(parts.roots(), |&root| {
+        let make = |spill| make(parts.program(), CompileUnit::Part(root), spill);
         let part = match make(options.spill) {
             Err(Refusal::TooMuch(_)) if !options.spill => make(true),
             result => result,
         };
         match part {
-            Ok(part) => made.push((root, part)),
-            Err(Refusal::TooMuch(error)) => return Err(TierError::Ppf(parts.largest(root), error)),
-            Err(Refusal::Other(error)) => return Err(TierError::Other(error)),
+            Ok(part) => Ok((root, part)),
+            Err(Refusal::TooMuch(error)) => Err(TierError::Ppf(parts.largest(root), error)),
+            Err(Refusal::Other(error)) => Err(TierError::Other(error)),
         }
-    }
+    })?;
     let (_, first) = made.remove(0);
     Ok((first, made))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use baker::ir::{PpfId, Program};
@@ -169,14 +169,18 @@ impl Loaded {
     ) -> Result<(Loaded, Accepted<Object>), LoadError> {
         let name = &program.name;
         let flags = if options.frags { FRAGS } else { 0 };
-        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
+        let maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
+        let maps = Mutex::new(maps);
         let accepted = bpf::compile_tiered(program, packets, memory.memory(), options, &verifier(), |object| {
-            let loaded = maps.load(object).map_err(|error| match error {
+            let refused = |error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
                 error => Refusal::Other(error),
-            });
-            Ok((loaded?, object.clone()))
+            };
+            // The verifier is what takes time.
+            let code = locked(&maps).linked(object).map_err(|error| refused(error.into()))?;
+            Ok((load(&code, object, name, flags).map_err(refused)?, object.clone()))
         });
+        let maps = maps.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Accepted { tier, first: (first, code), parts } = accepted.map_err(|misfit| too_much(program, misfit))?;
         let mut code = Accepted { tier, first: code, parts: Vec::new() };
         for (ppf, (part, object)) in parts {
@@ -189,7 +193,8 @@ impl Loaded {
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut maps = Maps::of(memory, name);
-        let program = maps.load(object)?;
+        let code = maps.linked(object)?;
+        let program = load(&code, object, name, maps.flags)?;
         Ok(maps.loaded(program, Tier::Whole))
     }
 
@@ -262,7 +267,8 @@ impl<'m> Maps<'m> {
         Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, flags: 0 }
     }
 
-    fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
+    /// Code with the numbers of maps.
+    fn linked(&mut self, object: &Object) -> io::Result<Vec<u8>> {
         let name = self.name;
         let mut code = object.code.clone();
         for &(slot, map) in &object.maps {
@@ -277,12 +283,7 @@ impl<'m> Maps<'m> {
             at[1] |= source << 4;
             at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
         }
-        sys::prog_load(&code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => LoadError::Refused(error),
-            // Its log would be as long as what it has seen.
-            Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-            _ => refusal(&code, object, name, self.flags),
-        })
+        Ok(code)
     }
 
     fn set_part(&self, ppf: PpfId, part: &OwnedFd) -> io::Result<()> {
@@ -295,6 +296,20 @@ impl<'m> Maps<'m> {
     fn loaded(self, program: OwnedFd, tier: Tier) -> Loaded {
         Loaded { program, ports: self.ports, parts: self.parts, tier, flags: self.flags }
     }
+}
+
+/// Has the kernel verify code, and take it.
+fn load(code: &[u8], object: &Object, name: &str, flags: u32) -> Result<OwnedFd, LoadError> {
+    sys::prog_load(code, name, flags, &mut []).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM) => LoadError::Refused(error),
+        // Its log would be as long as what it has seen.
+        Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
+        _ => refusal(code, object, name, flags),
+    })
+}
+
+fn locked<'l, 'm>(maps: &'l Mutex<Maps<'m>>) -> MutexGuard<'l, Maps<'m>> {
+    maps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What decides which programs are too much: the kernel, and the rights of this process, without which the verifier
