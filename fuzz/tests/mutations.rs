@@ -118,6 +118,11 @@ fn recording() {
 }
 
 #[test]
+fn members() {
+    run("members", 10_000);
+}
+
+#[test]
 fn rtcp() {
     run("rtcp", 20_000);
 }

@@ -7,6 +7,7 @@ pub mod fragments;
 pub mod head;
 pub mod http;
 pub mod labfile;
+pub mod members;
 pub mod packet;
 pub mod parser;
 pub mod recording;

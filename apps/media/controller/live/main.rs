@@ -2,12 +2,14 @@
 //!
 //! They need root (`afpacket` alone does with `unshare --user --map-root-user`), and fail without.
 
+mod api_server;
 mod cache;
 mod crowd;
 mod disk;
 mod films;
 mod hls;
 mod late;
+mod members;
 mod neighbours;
 mod network;
 #[path = "../tests/support/origin.rs"]

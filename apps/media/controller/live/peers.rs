@@ -17,37 +17,59 @@ use crate::server::Server;
 use crate::viewer::compare;
 use crate::{PROXIES, viewer};
 
-const SECTION: &str = "[controllers.media.limits]";
-const NAMES: [&str; 2] = ["e1", "e2"];
+/// In front of this section of the example others can stand.
+pub const SECTION: &str = "[controllers.media.limits]";
+/// Siblings.
+pub const NAMES: [&str; 3] = ["e1", "e2", "e3"];
 
-/// Both siblings, and the origins' host.
-fn siblings(driver: &str) -> ([Media; 2], Arc<Namespace>) {
+/// The origins' host.
+pub fn origins() -> Arc<Namespace> {
     let origin = Arc::new(must(Namespace::new("origin")));
     must(origin.check(&["ip", "link", "add", "core", "type", "bridge"]));
     let core = (11..=14).fold(LinkConfig::host(), |own, last| own.address(format!("10.0.2.{last}/24")));
     must(origin.configure("core", &core));
+    origin
+}
+
+/// A sibling, with a section of its own.
+pub fn edge(driver: &str, origin: &Arc<Namespace>, at: usize, section: &str) -> Media {
+    let (edge, viewers) = (must(Namespace::new(NAMES[at])), must(Namespace::new("viewers")));
+    must(veth(&viewers, "eth0", &edge, "viewers"));
+    must(veth(origin, NAMES[at], &edge, "servers"));
+    must(viewers.configure("eth0", &LinkConfig::host().address("10.0.1.11/24")));
+    must(edge.configure("viewers", &LinkConfig::host().address("10.0.1.1/24")));
+    must(edge.configure("servers", &LinkConfig::host().address(format!("10.0.2.{}/24", at + 1))));
+    must(origin.configure(NAMES[at], &LinkConfig::host()));
+    must(origin.check(&["ip", "link", "set", NAMES[at], "master", "core"]));
+    // Without it a veth device takes no packets from the kernel's fast path.
+    must(viewers.check(&["ethtool", "-K", "eth0", "gro", "on"]));
+    must(origin.check(&["ethtool", "-K", NAMES[at], "gro", "on"]));
+    let section = format!("{section}\n\n{SECTION}");
+    let changes =
+        [(SECTION, section.as_str()), ("per_client = 64", "per_client = 1000"), ("\"[::]:8554\"", "\"[::1]:8554\"")];
+    Media::start_at(edge, (viewers, origin.clone()), &example(driver, &changes), None)
+}
+
+/// Both siblings, and the origins' host.
+fn siblings(driver: &str) -> ([Media; 2], Arc<Namespace>) {
+    let origin = origins();
     let edges = [0, 1].map(|at| {
-        let (edge, viewers) = (must(Namespace::new(NAMES[at])), must(Namespace::new("viewers")));
-        must(veth(&viewers, "eth0", &edge, "viewers"));
-        must(veth(&origin, NAMES[at], &edge, "servers"));
-        must(viewers.configure("eth0", &LinkConfig::host().address("10.0.1.11/24")));
-        must(edge.configure("viewers", &LinkConfig::host().address("10.0.1.1/24")));
-        must(edge.configure("servers", &LinkConfig::host().address(format!("10.0.2.{}/24", at + 1))));
-        must(origin.configure(NAMES[at], &LinkConfig::host()));
-        must(origin.check(&["ip", "link", "set", NAMES[at], "master", "core"]));
-        // Without it a veth device takes no packets from the kernel's fast path.
-        must(viewers.check(&["ethtool", "-K", "eth0", "gro", "on"]));
-        must(origin.check(&["ethtool", "-K", NAMES[at], "gro", "on"]));
         let peers = format!(
             "[controllers.media.peers]\nname = \"{}\"\nsiblings = [{{ name = \"e1\", address = \"10.0.2.1:8554\" }}, \
-             {{ name = \"e2\", address = \"10.0.2.2:8554\" }}]\ncheck = {{ interval = \"1s\", fall = 1 }}\n\n{SECTION}",
+             {{ name = \"e2\", address = \"10.0.2.2:8554\" }}]\ncheck = {{ interval = \"1s\", fall = 1 }}",
             NAMES[at]
         );
-        let changes =
-            [(SECTION, peers.as_str()), ("per_client = 64", "per_client = 1000"), ("\"[::]:8554\"", "\"[::1]:8554\"")];
-        Media::start_at(edge, (viewers, origin.clone()), &example(driver, &changes), None)
+        edge(driver, &origin, at, &peers)
     });
     (edges, origin)
+}
+
+/// Who has a stream, as a sibling says.
+pub fn has(edge: &Media, stream: &str) -> String {
+    let said = edge.millrace(&["media", "peers", stream]).ok();
+    let own = said.split(": ").nth(1).unwrap().split(' ').next().unwrap().replace("siblings/", "");
+    assert!(NAMES.contains(&&*own), "{said}");
+    own
 }
 
 /// Of four streams each is sent once, whatever sibling its viewers are at; each viewer has all of its bytes. When a
@@ -76,15 +98,10 @@ fn each_stream_is_sent_once(driver: &str, viewers: usize) {
     let counts = |method: &str| servers.iter().map(|own| own.count(method)).collect::<Vec<_>>();
     assert_eq!([counts("DESCRIBE"), counts("PLAY")], [[1; 4], [1; 4]]);
     // Both say who has each stream, and the same.
-    let has = |edge: &Media, stream: usize| {
-        let said = edge.millrace(&["media", "peers", &format!("{}/live", addresses[stream])]).ok();
-        let own = said.split(": ").nth(1).unwrap().split(' ').next().unwrap().replace("siblings/", "");
-        assert!(NAMES.contains(&&*own), "{said}");
-        own
-    };
+    let has = |edge: &Media, stream: usize| has(edge, &format!("{}/live", addresses[stream]));
     let owners: Vec<String> = (0..4).map(|stream| has(edges[0].as_ref().unwrap(), stream)).collect();
     assert_eq!(owners, (0..4).map(|stream| has(edges[1].as_ref().unwrap(), stream)).collect::<Vec<_>>());
-    assert!(NAMES.iter().all(|name| owners.iter().any(|own| own == name)), "{owners:?}");
+    assert!(NAMES[..2].iter().all(|name| owners.iter().any(|own| own == name)), "{owners:?}");
     // The one that has the first stream dies.
     let gone = NAMES.iter().position(|name| *name == owners[0]).unwrap();
     edges[gone].take().unwrap().kill();

@@ -7,6 +7,7 @@
 //! | `tables` | flow entries and counts as the program's tables have them |
 //! | [`proxy`] | the state machine: events in, effects out, without sockets |
 //! | `log` | the access log |
+//! | [`members`] | servers of pools that are found in etcd or Kubernetes |
 //! | [`cache`] | recorded streams, and how they are played |
 //! | `sockets` | connections and datagrams: the effects carried out |
 //! | `hls` | recordings by HTTP |
@@ -27,6 +28,7 @@ mod demo;
 pub mod export;
 mod hls;
 mod log;
+pub mod members;
 pub mod pools;
 pub mod proxy;
 mod run;

@@ -20,6 +20,8 @@ const BATCH: usize = 64;
 const TICK: Duration = Duration::from_millis(500);
 /// How long origins may take at the end to be told.
 const END: Duration = Duration::from_secs(2);
+/// How long it may take that siblings know.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// What outlasts runs of the controller: the runtime with its tasks, which are all connections.
 pub struct Server {
@@ -119,7 +121,9 @@ async fn run(
                 }
                 // Origins are told, and clients whose connections carry streams.
                 shared.end();
-                if shared.origins() == 0 || !link.drain(END) {
+                let drains = shared.origins() > 0 && link.drain(END);
+                shared.leave(LEAVE).await;
+                if !drains {
                     return Ok(());
                 }
                 ends = Some(Instant::now() + END);

@@ -3,6 +3,7 @@
 use control::application::metrics::{Family, Kind};
 
 use crate::proxy::Proxy;
+use crate::proxy::members::SourceState;
 use crate::proxy::origins::OriginState;
 use crate::proxy::world::World;
 
@@ -98,6 +99,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
     }
     all.extend(receivers(proxy));
     all.extend(origins(&proxy.origin_states()));
+    all.extend(members(&proxy.source_states()));
     all
 }
 
@@ -136,6 +138,42 @@ fn origins(states: &[OriginState]) -> Vec<Family> {
         family
     };
     families.into_iter().map(family).collect()
+}
+
+/// How members of pools are known that are found.
+fn members(states: &[SourceState]) -> Vec<Family> {
+    if states.is_empty() {
+        return Vec::new();
+    }
+    type Value = fn(&SourceState) -> Option<u64>;
+    let families: [(Kind, &str, &str, Value); 5] = [
+        (Kind::Gauge, "media_members", "members of a pool that are found", |own| Some(own.members as u64)),
+        (Kind::Gauge, "media_members_watched", "1 where changes of members are seen at once", |own| {
+            Some(own.connected.is_some().into())
+        }),
+        (Kind::Gauge, "media_members_registered", "1 where this proxy is registered", |own| {
+            own.registered.map(u64::from)
+        }),
+        (Kind::Counter, "media_members_changes_total", "changes of members", |own| Some(own.changes)),
+        (Kind::Counter, "media_members_lost_total", "times that the watch of members was lost", |own| Some(own.lost)),
+    ];
+    let family = |(kind, name, about, value): (Kind, &str, &str, Value)| {
+        let mut family = Family::new(kind, name, about);
+        for own in states {
+            value(own).into_iter().for_each(|value| family.add(&[("pool", own.pool.as_str())], value));
+        }
+        family
+    };
+    let mut all: Vec<Family> = families.into_iter().map(family).collect();
+    let about = "what was found and is no member, by what is wrong with it";
+    let mut left_out = Family::new(Kind::Counter, "media_members_left_out_total", about);
+    for own in states {
+        for (why, count) in &own.left_out_total {
+            left_out.add(&[("pool", own.pool.as_str()), ("reason", why)], *count);
+        }
+    }
+    all.push(left_out);
+    all
 }
 
 /// What receivers say, by session and track.

@@ -10,6 +10,7 @@ use cli::watch::Watch;
 use super::origins::state_of;
 use super::time;
 use crate::admin::queries::OfStream;
+use crate::proxy::members::SourceState;
 use crate::proxy::origins::OriginState;
 use crate::proxy::peers::PeersState;
 
@@ -70,5 +71,36 @@ fn show(now: &PeersState, stream: Option<&str>) {
     };
     let mut out = String::new();
     table(&mut out, &header, now.peers.iter().filter_map(row).collect());
+    print(format_args!("{out}"));
+    if !now.sources.is_empty() {
+        show_sources(&now.sources);
+    }
+}
+
+/// Where members are found that are not listed.
+fn show_sources(sources: &[SourceState]) {
+    let header =
+        ["pool", "known by", "watched at", "since", "revision", "members", "left out", "registered", "last error"];
+    let row = |own: &SourceState| {
+        let registered = match own.registered {
+            None => "-",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        let error = own.refused.as_ref().unwrap_or(&own.last_error);
+        vec![
+            own.pool.clone(),
+            own.source.clone(),
+            own.connected.clone().unwrap_or_else(|| "nowhere".into()),
+            time(own.since_ms),
+            own.revision.clone().unwrap_or_else(|| "-".into()),
+            own.members.to_string(),
+            own.left_out.len().to_string(),
+            registered.into(),
+            error.clone(),
+        ]
+    };
+    let mut out = String::new();
+    table(&mut out, &header, sources.iter().map(row).collect());
     print(format_args!("{out}"));
 }

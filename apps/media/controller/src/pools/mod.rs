@@ -1,5 +1,6 @@
 //! Servers of pools, origins and peers: which of them work, and which one gets the next stream.
 
+pub mod learnt;
 mod rendezvous;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,9 @@ use std::time::Duration;
 use control::admin_state::AdminState;
 use wire::rtsp::url::{Url, authority};
 
+use self::learnt::{Learnt, News};
 use crate::settings::Settings;
+use crate::settings::members::Source;
 use crate::settings::pools::{Balance, Kind, Pool, Server};
 
 /// An origin of a pool; numbers are not given twice.
@@ -79,6 +82,10 @@ impl ServerState {
 pub struct Pools {
     servers: BTreeMap<ServerId, ServerState>,
     next: ServerId,
+    /// Members of pools that do not list them, by pool.
+    learnt: BTreeMap<String, Learnt>,
+    /// This proxy's share of the streams among its siblings.
+    own_weight: u32,
 }
 
 impl Pools {
@@ -86,9 +93,29 @@ impl Pools {
     /// as its pool's name and its address are. Those that are no more are kept as long as `used` says so.
     pub fn configure(&mut self, settings: &Settings, now: Duration, used: impl Fn(ServerId) -> bool) {
         self.servers.values_mut().for_each(|own| own.configured = false);
+        let source = |name: &str| settings.pools.iter().find(|pool| pool.name == name)?.source.as_ref();
+        self.learnt.retain(|name, own| source(name) == Some(&own.source));
+        let own = settings.peers.as_ref();
+        self.own_weight = own.map_or(0, |own| own.weight);
         for pool in &settings.pools {
+            let mut found = None;
+            if let Some(source) = &pool.source {
+                let new = || Learnt::new(source.clone(), now);
+                let learnt = self.learnt.entry(pool.name.clone()).or_insert_with(new);
+                if own.is_none_or(|own| own.announce.is_none()) {
+                    learnt.registered = None;
+                }
+                let all = &learnt.servers;
+                // This proxy is among its siblings, where it is known to them.
+                let is_own = |server: &&Server| own.is_some_and(|own| own.name.as_ref() == Some(&server.name));
+                if pool.kind == Kind::Siblings {
+                    self.own_weight = all.iter().find(is_own).map_or(0, |server| server.weight);
+                }
+                let others = all.iter().filter(|own| pool.kind == Kind::Origins || !is_own(own));
+                found = Some(others.cloned().collect::<Vec<_>>());
+            }
             let pool = Arc::new(pool.clone());
-            for server in &pool.servers {
+            for server in found.as_ref().unwrap_or(&pool.servers) {
                 let same = |own: &&mut ServerState| {
                     let address = (&own.server.host, own.server.port) == (&server.host, server.port);
                     address && own.pool.name == pool.name
@@ -117,6 +144,51 @@ impl Pools {
             }
         }
         self.servers.retain(|id, own| own.configured || used(*id));
+    }
+
+    /// Takes in news of the members of a pool, as long as they come from where the configuration says; whether others
+    /// are members now.
+    pub fn learn(
+        &mut self,
+        settings: &Settings,
+        (pool, source): (&str, &Arc<Source>),
+        news: News,
+        now: Duration,
+        used: impl Fn(ServerId) -> bool,
+    ) -> bool {
+        let Some(own) = self.learnt.get_mut(pool).filter(|own| own.source == *source) else { return false };
+        let changed = own.take(pool, news, now);
+        if changed {
+            self.configure(settings, now, used);
+        }
+        changed
+    }
+
+    /// Members are these, which another process knew last, until somebody says who they are. True where the pool's are
+    /// found at this source.
+    pub fn recall(
+        &mut self,
+        settings: &Settings,
+        (pool, source): (&str, &str),
+        servers: Vec<Server>,
+        now: Duration,
+    ) -> bool {
+        let Some(own) = self.learnt.get_mut(pool).filter(|own| own.source.to_string() == source) else { return false };
+        if own.revision.is_none() {
+            own.servers = servers;
+            self.configure(settings, now, |_| true);
+        }
+        true
+    }
+
+    /// What is known of members that are found, by pool.
+    pub fn learnt(&self) -> impl Iterator<Item = (&String, &Learnt)> {
+        self.learnt.iter()
+    }
+
+    /// This proxy's share of the streams among its siblings.
+    pub fn own_weight(&self) -> u32 {
+        self.own_weight
     }
 
     /// All servers, in the order in which they came.
@@ -240,6 +312,7 @@ mod tests {
             kind: Kind::Origins,
             balance,
             servers: servers.iter().map(server).collect(),
+            source: None,
             check,
         };
         Settings { pools: vec![pool], ..Settings::default() }

@@ -23,6 +23,7 @@
 //! | `redirection` | origins that send their clients elsewhere |
 //! | `checks` | whether the origins of pools, and peers, work |
 //! | `peers` | other proxies, which are asked before origins |
+//! | `members` | servers of pools, and peers, that are found |
 //! | `flows` | who gets a stream's packets: one receiver in the kernel, a group by a worker, connections |
 //! | `late` | viewers that come late begin at the last access point |
 //! | `publish` | clients that publish: ANNOUNCE, RECORD |
@@ -52,9 +53,10 @@ mod forward;
 pub mod guesses;
 pub mod http;
 mod late;
+pub mod members;
 mod origin;
 pub mod origins;
-mod pause;
+pub(crate) mod pause;
 pub mod peers;
 mod play;
 pub mod proof;
@@ -314,7 +316,11 @@ impl<W: World> Proxy<W> {
     /// Other settings from now on. Sessions that there are go on, also of streams that are no longer allowed.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         let used = |id: ServerId| self.upstreams.values().any(|own| own.server == Some(id));
+        let known: Vec<_> = self.pools.learnt().map(|(pool, own)| (pool.clone(), own.source.clone())).collect();
         self.pools.configure(&settings, self.now, used);
+        let is_known = |pool: &str, source| self.pools.learnt().any(|own| own.0 == pool && own.1.source == source);
+        let forgotten = known.into_iter().filter(|(pool, source)| !is_known(pool, source.clone()));
+        self.records.members.extend(forgotten.map(|own| own.0));
         own_name(&settings).into_iter().for_each(|name| self.pseudonym = name);
         self.settings = settings;
         self.leave_unwanted();

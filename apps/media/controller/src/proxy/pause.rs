@@ -3,6 +3,6 @@
 use std::time::Duration;
 
 /// The pause behind so many attempts in vain before this one.
-pub(super) fn after(attempts: u32, first: Duration, longest: Duration) -> Duration {
+pub(crate) fn after(attempts: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(1 << attempts.min(10)).min(longest)
 }

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::members::SourceState;
 use super::origins::OriginState;
 use super::target::{Presentation, Target};
 use super::upstream::Upstream;
@@ -50,6 +51,9 @@ pub struct PeersState {
     pub name: Option<String>,
     /// Siblings, then parents.
     pub peers: Vec<OriginState>,
+    /// How members are known of pools that do not list them, those of other kinds, too.
+    #[serde(default)]
+    pub sources: Vec<SourceState>,
     /// Who is asked for the stream that was named, in this order; without a name, the origin.
     #[serde(default)]
     pub asked: Vec<String>,
@@ -128,7 +132,7 @@ impl<W: World> Proxy<W> {
     /// The sibling that has a stream; none: this proxy.
     fn sibling_of(&self, key: &str, tried: &[ServerId]) -> Option<ServerId> {
         let own = self.settings.peers.as_ref()?;
-        let itself = own.name.as_deref().map(|name| (name, own.weight));
+        let itself = own.name.as_deref().map(|name| (name, self.pools.own_weight()));
         self.pools.peer(Kind::Siblings, key, itself, tried)
     }
 
@@ -170,6 +174,7 @@ impl<W: World> Proxy<W> {
         PeersState {
             name: self.settings.peers.as_ref().and_then(|own| own.name.clone()),
             peers: all.filter_map(|id| self.server_state(id)).collect(),
+            sources: self.source_states(),
             asked,
         }
     }

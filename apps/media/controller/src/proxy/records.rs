@@ -22,6 +22,8 @@ use crate::tables::FlowKey;
 /// In front of the numbers of sessions and of presentations, in keys of records.
 pub(super) const SESSION: &str = "session ";
 pub(super) const STREAM: &str = "stream ";
+/// In front of the names of pools whose members are found.
+pub(super) const MEMBERS: &str = "members ";
 /// The key of the time at which the process was there.
 pub(super) const ALIVE: &str = "alive";
 /// Between two times that this is kept.
@@ -32,6 +34,8 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Touched {
     pub(super) sessions: BTreeSet<SessionId>,
     pub(super) streams: BTreeSet<UpstreamId>,
+    /// Pools whose members are found.
+    pub(super) members: BTreeSet<String>,
     /// When it was kept last that the process is there.
     alive: Option<Duration>,
 }
@@ -202,7 +206,8 @@ impl<W: World> Proxy<W> {
 
     /// Records that have changed since this was asked last, by key; without a value where there is none any more.
     pub fn take_records(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
-        if self.records.sessions.is_empty() && self.records.streams.is_empty() {
+        let Touched { sessions, streams, members, .. } = &self.records;
+        if sessions.is_empty() && streams.is_empty() && members.is_empty() {
             return Vec::new();
         }
         let (sessions, streams) =
@@ -213,6 +218,9 @@ impl<W: World> Proxy<W> {
         }
         for id in streams {
             all.push((key(STREAM, id), self.stream_record(id).and_then(|own| bytes(&own))));
+        }
+        for pool in std::mem::take(&mut self.records.members) {
+            all.push((format!("{MEMBERS}{pool}"), self.members_record(&pool).and_then(|own| bytes(&own))));
         }
         if self.records.alive.is_none() {
             all.push(self.alive());
@@ -280,5 +288,5 @@ pub(super) fn is_default<T: Default + PartialEq>(own: &T) -> bool {
 
 fn bytes(record: &impl Serialize) -> Option<Vec<u8>> {
     let made = serde_json::to_vec(record);
-    made.inspect_err(|error| tracing::warn!("a session is not kept: {error}")).ok()
+    made.inspect_err(|error| tracing::warn!("a session, or members, are not kept: {error}")).ok()
 }

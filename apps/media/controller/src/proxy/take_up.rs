@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use wire::rtp::Rewrite;
 use wire::sdp::Description;
 
-use super::records::{ALIVE, SESSION, STREAM, SessionRecord, StreamRecord, TrackRecord};
+use super::records::{ALIVE, MEMBERS, SESSION, STREAM, SessionRecord, StreamRecord, TrackRecord};
 use super::request::Job;
 use super::session::{Delivery, Ending, Session, Viewer};
 use super::target::{Presentation, Target};
@@ -132,6 +132,12 @@ impl<W: World> Proxy<W> {
             let number = |kind: &str| u64::from_str_radix(key.strip_prefix(kind)?, 16).ok();
             if key == ALIVE {
                 known.alive = read(value).ok();
+            } else if let Some(pool) = key.strip_prefix(MEMBERS) {
+                match read(value) {
+                    Ok(record) => self.recall_members(pool, record),
+                    // They are found again.
+                    Err(_) => _ = self.records.members.insert(pool.to_owned()),
+                }
             } else if let Some(id) = number(SESSION) {
                 self.touch_session(id);
                 self.next_id = self.next_id.max(id);

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod cache;
 pub mod http;
+pub mod members;
 pub mod peers;
 pub mod plain;
 pub mod pools;

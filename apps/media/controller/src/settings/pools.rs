@@ -1,6 +1,9 @@
 //! Pools: origins that have the same streams.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::members::Source;
 
 /// How an origin is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +46,10 @@ pub struct Pool {
     pub kind: Kind,
     /// How one is chosen.
     pub balance: Balance,
-    /// The origins.
+    /// The origins that are listed;
     pub servers: Vec<Server>,
+    /// or who knows them.
+    pub source: Option<Arc<Source>>,
     /// How it is found out whether they work.
     pub check: Check,
 }

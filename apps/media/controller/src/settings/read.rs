@@ -4,6 +4,7 @@ pub mod access;
 pub mod amounts;
 mod cache;
 mod http;
+mod members;
 mod peers;
 mod plain;
 mod pools;

@@ -12,7 +12,8 @@ use dataplane::controller::{Group, Link, Table};
 use media_cache::Cache;
 use routes::Lookup;
 use serde_json::Value as Json;
-use tokio::time::{Instant, sleep};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
 use wire::rtp;
 
 use super::data_path::{DataPath, Tables};
@@ -26,6 +27,8 @@ use super::thinning::Fate;
 use crate::admin::{cache, queries};
 use crate::cache::recordings::Recordings;
 use crate::log::access_log::Line;
+use crate::members::report::{Report, channel};
+use crate::members::watchers::Watchers;
 use crate::proxy::http::Numbers;
 use crate::proxy::world::{Effect, From, World as _};
 use crate::proxy::{ClientId, Left, MOST_TRACKS, OriginId, Proxy};
@@ -77,6 +80,7 @@ struct State {
     origins: BTreeMap<OriginId, Arc<Outbox>>,
     log: Option<AccessLog>,
     http: Option<CountHttp>,
+    watchers: Watchers,
 }
 
 /// Counts viewers by HTTP.
@@ -96,6 +100,7 @@ impl Shared {
             origins: BTreeMap::new(),
             log,
             http: None,
+            watchers: Watchers::default(),
         })));
         shared.lock().proxy.world.shared = WeakShared(Arc::downgrade(&shared.0));
         Ok(shared)
@@ -164,6 +169,24 @@ impl Shared {
             state.log = settings.log.as_ref().and_then(AccessLog::open);
         }
         state.proxy.set_settings(settings.clone());
+        let own = WeakShared(Arc::downgrade(&self.0));
+        let followed = state.watchers.set(settings, || {
+            let (reports, told) = channel();
+            tokio::spawn(tell(told, own));
+            reports
+        });
+        if let Err(error) = followed {
+            tracing::error!("members can't be watched: {error}");
+        }
+    }
+
+    /// Has siblings know that this proxy goes, as far as they find it; for so long at most.
+    pub async fn leave(&self, most: Duration) {
+        let left = self.lock().watchers.leave();
+        if let Some(left) = left {
+            // Where that takes longer they find it by themselves.
+            let _ = timeout(most, left).await;
+        }
     }
 
     /// Gives the proxy an event, and carries out what it has done.
@@ -370,6 +393,14 @@ impl State {
                 }
             }
         }
+    }
+}
+
+/// Tells the proxy of members, as long as it is there.
+async fn tell(mut reports: mpsc::Receiver<Report>, proxy: WeakShared) {
+    while let Some(Report { pool, source, news }) = reports.recv().await {
+        let Some(shared) = proxy.upgrade() else { return };
+        shared.event(|proxy| proxy.members_told(&pool, &source, news));
     }
 }
 

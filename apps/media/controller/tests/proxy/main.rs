@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod late;
 mod leavings;
+mod members;
 mod model;
 #[path = "../support/origin.rs"]
 mod origin;

@@ -25,6 +25,7 @@ fn pool(kind: Kind, servers: &[(&str, &str)]) -> Pool {
         kind,
         balance: Balance::RoundRobin,
         servers: servers.iter().map(server).collect(),
+        source: None,
         check,
     }
 }
@@ -34,7 +35,7 @@ fn peered(settings: &mut Settings, own: &str) {
     let others: Vec<_> = SIBLINGS.into_iter().filter(|(name, _)| *name != own).collect();
     settings.pools = vec![pool(Kind::Siblings, &others), pool(Kind::Parents, &PARENTS)];
     let credentials = Some(Credentials { user: "edge".into(), password: "hidden".into() });
-    settings.peers = Some(Peers { name: Some(own.into()), weight: 1, credentials });
+    settings.peers = Some(Peers { name: Some(own.into()), weight: 1, credentials, announce: None });
 }
 
 fn live() -> Options {

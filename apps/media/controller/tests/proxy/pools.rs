@@ -22,7 +22,7 @@ fn pooled(settings: &mut Settings) {
     let servers = [("a", A), ("b", B)].map(server).into();
     let check = Check { fall: 2, ..Check::default() };
     let (name, kind) = ("cameras".into(), Kind::Origins);
-    settings.pools = vec![Pool { name, kind, balance: Balance::RoundRobin, servers, check }];
+    settings.pools = vec![Pool { name, kind, balance: Balance::RoundRobin, servers, source: None, check }];
     let door = &mut settings.streams[0];
     (door.url, door.pool, door.credentials) = ("rtsp://cameras/1".into(), Some("cameras".into()), None);
 }

@@ -44,13 +44,19 @@ impl Reader<'_, '_> {
             self.errors.add(value.span().start, &path, "is missing", "at least one server");
             return None;
         };
-        let servers = self.servers(list, &path)?;
-        Some(Pool { name: name.to_owned(), kind: Kind::Origins, balance, servers, check })
+        let (servers, source) = match list.get_ref() {
+            DeValue::Table(_) => (Vec::new(), Some(self.source(list, &path, name)?)),
+            _ => (self.servers(list, &path)?, None),
+        };
+        Some(Pool { name: name.to_owned(), kind: Kind::Origins, balance, servers, source: source.map(Arc::new), check })
     }
 
     /// Servers of a pool, whose names and addresses differ.
     pub(super) fn servers(&mut self, list: &Value, path: &Path) -> Option<Vec<Server>> {
-        let values = document::array(list, path, self.errors)?;
+        let Some(values) = list.get_ref().as_array() else {
+            document::wrong_kind(list, path, "a list of servers, or { etcd = … } or { kubernetes = … }", self.errors);
+            return None;
+        };
         if values.is_empty() || values.len() > MOST {
             let problem = format!("{} servers", values.len());
             self.errors.add(list.span().start, path, problem, format!("1 to {MOST}"));
@@ -72,19 +78,23 @@ impl Reader<'_, '_> {
     fn server(&mut self, value: &Value, path: &Path) -> Option<Server> {
         let table = document::table(value, path, self.errors)?;
         document::only(table, path, &["name", "address", "weight"], self.errors);
-        let accepted = "a host with a port or without, such as \"10.0.2.11:554\" or \"camera.example\"";
         let Some(given) = table.get("address") else {
-            self.errors.add(value.span().start, path, "`address` is missing", accepted);
+            self.errors.add(value.span().start, path, "`address` is missing", ADDRESS);
             return None;
         };
-        let (host, port) = self.parsed(given, &path.key("address"), accepted, |text| {
-            let (host, port) = host_port(text)?;
-            (port != Some(0)).then(|| (host.to_ascii_lowercase(), port))
-        })?;
+        let (host, port) = self.address(given, &path.key("address"))?;
         let name = document::text_at(table, path, "name", "a name", self.errors);
         let weight = self.number(table, path, "weight", 0, 1000, 1) as u32;
         let name = name.unwrap_or_else(|| wire::rtsp::url::authority(&host, port));
         Some(Server { name, host, port, weight })
+    }
+
+    /// A host, and its port if there is one.
+    pub(super) fn address(&mut self, given: &Value, path: &Path) -> Option<(String, Option<u16>)> {
+        self.parsed(given, path, ADDRESS, |text| {
+            let (host, port) = host_port(text)?;
+            Some((host.to_ascii_lowercase(), port))
+        })
     }
 
     pub(super) fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
@@ -126,6 +136,7 @@ impl Reader<'_, '_> {
     }
 }
 
+const ADDRESS: &str = "a host with a port or without, such as \"10.0.2.11:554\" or \"camera.example\"";
 const PATH: &str = "a path that begins with /";
 
 fn plain_path(text: &str) -> Option<String> {
