@@ -88,6 +88,9 @@ impl End {
     pub const ALL: [End; 7] =
         [End::Finished, End::DiskFull, End::DiskSlow, End::DiskFailed, End::CacheFull, End::Interrupted, End::NoMemory];
 
+    /// Those of recordings that could not go on, though their streams did.
+    pub const BROKEN: [End; 5] = [End::DiskFull, End::DiskSlow, End::DiskFailed, End::CacheFull, End::NoMemory];
+
     /// Its name, as log lines and counters have it.
     pub fn name(self) -> &'static str {
         match self {

@@ -156,12 +156,12 @@ impl Media {
         counters["channels"][name].as_u64().unwrap_or_else(|| panic!("no channel {name}: {counters}"))
     }
 
-    /// A metric without labels.
+    /// A metric, of all of its labels.
     pub fn metric(&self, name: &str) -> u64 {
         let all = self.json(&["metrics", name]);
-        let text = all.to_string();
-        let family = find(&all, name).unwrap_or_else(|| panic!("no {name}: {text}"));
-        family["samples"][0]["value"].as_u64().unwrap_or_else(|| panic!("no {name}: {text}"))
+        let samples = find(&all, name).and_then(|family| family["samples"].as_array());
+        let samples = samples.filter(|own| !own.is_empty()).unwrap_or_else(|| panic!("no {name}: {all}"));
+        samples.iter().map(|own| own["value"].as_u64().unwrap()).sum()
     }
 
     /// Ends Millrace as Ctrl-C does; what it said.

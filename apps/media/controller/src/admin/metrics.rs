@@ -1,6 +1,7 @@
 //! What was counted, as `millrace metrics` shows it.
 
 use control::application::metrics::{Family, Kind};
+use media_cache::End;
 
 use crate::proxy::Proxy;
 use crate::proxy::members::SourceState;
@@ -67,9 +68,13 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
             plain(Kind::Gauge, "media_recordings", "tracks that are recorded now", status.recordings as u64),
             plain(Kind::Gauge, "media_cache_bytes", "bytes that recordings take on the disk", status.used),
         ]);
-        let counters: [(&str, &str, u64); 8] = [
+        let about = "recordings that ended before their streams, by reason";
+        let mut broken = Family::new(Kind::Counter, "media_recordings_broken_total", about);
+        let by_reason = End::BROKEN.iter().zip(counts.broken);
+        by_reason.for_each(|(end, count)| broken.add(&[("reason", end.name())], count));
+        all.push(broken);
+        let counters: [(&str, &str, u64); 7] = [
             ("media_recordings_total", "recordings of tracks that began", counts.begun),
-            ("media_recordings_broken_total", "recordings that ended before their streams", counts.broken),
             ("media_recorded_packets_total", "packets that were recorded", counts.packets),
             ("media_recorded_lost_total", "packets of recorded tracks that never came", counts.lost),
             (

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use media_cache::{Arrival, Cache, Ended, FilmSource, Kind, Recorder, Source};
+use media_cache::{Arrival, Cache, End, Ended, FilmSource, Kind, Recorder, Source};
 use wire::rtp::Header;
 use wire::sdp::Description;
 
@@ -37,8 +37,8 @@ pub struct FilmPart {
 pub struct Counts {
     /// Recordings that began,
     pub begun: u64,
-    /// and those that ended though their streams went on.
-    pub broken: u64,
+    /// and those that ended though their streams went on, by [`End::BROKEN`].
+    pub broken: [u64; End::BROKEN.len()],
     /// Packets that were recorded,
     pub packets: u64,
     /// that never came,
@@ -191,7 +191,8 @@ impl Recordings {
         let Some(own) = self.recorders.remove(&number) else { return };
         let (source, reason) = (&own.recording().source, why.name());
         tracing::warn!(stream = source.key, track = source.track, reason, "a recording has ended before its stream");
-        self.counts.broken += 1;
+        let reason = End::BROKEN.iter().position(|own| *own == why);
+        reason.into_iter().for_each(|own| self.counts.broken[own] += 1);
         self.broken.push(number);
         self.add(&own);
     }
