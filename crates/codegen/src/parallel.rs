@@ -1,5 +1,5 @@
-//! Work on as many threads as there are CPUs: machine code of a program's parts, and what the kernel's verifier does for
-//! each of them.
+//! Work on as many threads as there are CPUs: machine code of a program's parts, and what the kernel's verifier does
+//! for each of them.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;

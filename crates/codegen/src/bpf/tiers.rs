@@ -132,8 +132,8 @@ pub enum TierError<E> {
 }
 
 /// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel. What `taker`
-/// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much. Parts
-/// are compiled and offered on several threads.
+/// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much.
+/// Parts are compiled and offered on several threads.
 pub fn compile_tiered<T: Send, E: From<CodegenError> + Display + Send>(
     program: &Program,
     packets: Level,
