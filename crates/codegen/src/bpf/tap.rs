@@ -15,7 +15,6 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
-use super::asm::Helper;
 use super::state::Field;
 use crate::kernel::{Carried, Punt, TAP_BATCH, Tap};
 use crate::lower::{Memory, Res};
@@ -97,8 +96,7 @@ impl<'c> Kernel<'c, '_> {
         let channel = self.context.i16_type().const_int(copy.channel.0.into(), false);
         self.write_punt(state, (front, Memory::Table), channel, self.i32.const_zero(), copy.metadata)?;
         let to = self.at(front, Punt::bytes(self.program).into())?;
-        let args = [ctx.into(), bytes.from.into(), to.into(), bytes.read.into()];
-        let failed = self.help(Helper::XdpLoadBytes, &args)?;
+        let failed = self.load_bytes(ctx, bytes.from, to, bytes.read)?;
         // It does not fail. If it did there would be no copy, and no record that nobody submits.
         let is_read = self.builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
         let len = self.builder.build_int_add(bytes.len, self.long(Punt::bytes(self.program).into()), "")?;

@@ -9,7 +9,7 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
 use codegen::bpf::{self, Accepted, Refusal, Tier, TierError};
-use codegen::kernel::{Location, MapUse, Object, Options, QUEUES};
+use codegen::kernel::{Hook, Location, MapUse, Object, Options, QUEUES};
 
 use super::memory::SharedMemory;
 use super::sys::{self, FRAGS, MapType};
@@ -77,13 +77,14 @@ pub struct Loaded {
     /// program runs.
     parts: Option<Arc<OwnedFd>>,
     tier: Tier,
+    hook: Hook,
     flags: u32,
 }
 
 /// What a program knows of ports. Programs that take over from each other share it.
 #[derive(Clone, Debug, Default)]
 pub struct PortMaps {
-    /// Devices by port, where a program sends.
+    /// Devices by port, where a program sends: interfaces' indexes.
     pub devices: Option<Arc<OwnedFd>>,
     /// Sockets by port and queue, where a program punts.
     pub sockets: Option<Arc<OwnedFd>>,
@@ -168,8 +169,10 @@ impl Loaded {
         ports: PortMaps,
     ) -> Result<(Loaded, Accepted<Object>), LoadError> {
         let name = &program.name;
-        let flags = if options.frags { FRAGS } else { 0 };
-        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
+        // A socket buffer is shown whatever its fragments are.
+        let flags = if options.frags && options.hook == Hook::Xdp { FRAGS } else { 0 };
+        let (entries, hook) = (program.ppfs.len() as u32, options.hook);
+        let mut maps = Maps { ports, entries, hook, flags, ..Maps::of(memory, name) };
         let accepted = bpf::compile_tiered(program, packets, memory.memory(), options, &verifier(), |object| {
             let loaded = maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -201,6 +204,11 @@ impl Loaded {
     /// What it knows of ports; what it has no use for is not there.
     pub fn ports(&self) -> &PortMaps {
         &self.ports
+    }
+
+    /// Where it runs.
+    pub fn hook(&self) -> Hook {
+        self.hook
     }
 
     /// What it was loaded with ([`FRAGS`]); a program that is to take its place needs the same.
@@ -254,12 +262,13 @@ struct Maps<'m> {
     /// Parts that there can be.
     entries: u32,
     /// Of the programs.
+    hook: Hook,
     flags: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, flags: 0 }
+        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, hook: Hook::Xdp, flags: 0 }
     }
 
     fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
@@ -268,7 +277,7 @@ impl<'m> Maps<'m> {
         for &(slot, map) in &object.maps {
             let (fd, source) = match map {
                 MapUse::Memory => (self.memory.map(), VALUE),
-                MapUse::Devices => (made(&mut self.ports.devices, MapType::DevMap, PORTS, name)?, MAP),
+                MapUse::Devices => (made(&mut self.ports.devices, devices(self.hook), PORTS, name)?, MAP),
                 MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
                 MapUse::Taps => (rings(&mut self.ports.taps, name)?, MAP),
@@ -277,11 +286,11 @@ impl<'m> Maps<'m> {
             at[1] |= source << 4;
             at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
         }
-        sys::prog_load(&code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
+        sys::prog_load(self.hook, &code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => LoadError::Refused(error),
             // Its log would be as long as what it has seen.
             Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-            _ => refusal(&code, object, name, self.flags),
+            _ => refusal(&code, object, name, (self.hook, self.flags)),
         })
     }
 
@@ -293,7 +302,7 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, tier: Tier) -> Loaded {
-        Loaded { program, ports: self.ports, parts: self.parts, tier, flags: self.flags }
+        Loaded { program, ports: self.ports, parts: self.parts, tier, hook: self.hook, flags: self.flags }
     }
 }
 
@@ -304,6 +313,14 @@ fn verifier() -> String {
     let status = read("/proc/self/status");
     let rights = status.lines().find(|line| line.starts_with("CapEff:")).unwrap_or_default();
     format!("{} {} {rights}", read("/proc/sys/kernel/osrelease").trim(), read("/proc/sys/kernel/version").trim())
+}
+
+/// The kind of map that a hook's programs find devices in.
+fn devices(hook: Hook) -> MapType {
+    match hook {
+        Hook::Xdp => MapType::DevMap,
+        Hook::Tc => MapType::Array,
+    }
 }
 
 /// The map, which is created where it is needed first.
@@ -334,9 +351,9 @@ pub(super) fn too_much(program: &Program, misfit: TierError<LoadError>) -> LoadE
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str, (hook, flags): (Hook, u32)) -> LoadError {
     let mut log = vec![0; LOG];
-    let error = match sys::prog_load(code, name, flags, &mut log) {
+    let error = match sys::prog_load(hook, code, name, flags, &mut log) {
         // It was refused a moment ago: a lack that has passed.
         Ok(_) => return io::Error::from(io::ErrorKind::ResourceBusy).into(),
         Err(error) => error,
