@@ -155,10 +155,11 @@ impl<'c> Kernel<'c, '_> {
         builder.position_at_end(whole);
         let is_long = builder.build_int_compare(IntPredicate::UGT, total, self.long(self.offsets()), "")?;
         let left = builder.build_or(has_tag, is_long, "")?;
-        if self.program.limits.headroom == 0 {
+        if self.program.limits.headroom == 0 && self.program.port_mtus().is_none() {
             return Ok(left);
         }
-        // What is put in front would be in front of each of its packets, with lengths of all of them.
+        // What is put in front of a super-packet would be in front of each of its packets, with lengths of all of them;
+        // and what ports send at most is for each of them.
         Ok(builder.build_or(left, is_set(self.of_context(ctx, GSO_SIZE)?)?, "")?)
     }
 

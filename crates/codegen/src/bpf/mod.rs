@@ -1,4 +1,5 @@
-//! IR to BPF, for the XDP hook and for that of traffic control ([`hook`]): one function of a received frame. See [`crate::kernel`] for what it works on.
+//! IR to BPF, for the XDP hook and for that of traffic control ([`hook`]): one function of a received frame. See
+//! [`crate::kernel`] for what it works on.
 //!
 //! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the
 //! stack, which LLVM turns into registers once everything is inlined. Kernel functions that move the packet make all

@@ -101,7 +101,8 @@ impl<'c> Kernel<'c, '_> {
         let is_read = self.builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
         let len = self.builder.build_int_add(bytes.len, self.long(Punt::bytes(self.program).into()), "")?;
         let len = self.builder.build_select(is_read, self.resize(len, 32)?, self.i32.const_zero(), "")?;
-        self.store(self.at(record, offset_of!(Tap, len) as u64)?, len.into_int_value(), 4, Memory::Table)
+        self.store(self.at(record, offset_of!(Tap, len) as u64)?, len.into_int_value(), 4, Memory::Table)?;
+        if self.is_tc() { self.note_segments(ctx, record) } else { Ok(()) }
     }
 
     /// Whether the reader is to be woken for this copy: for one in [`TAP_BATCH`].

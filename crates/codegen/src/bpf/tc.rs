@@ -42,6 +42,12 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
+    /// Notes in a record whether its packet is a super-packet.
+    pub(super) fn note_segments(&self, ctx: PointerValue<'c>, record: PointerValue<'c>) -> Res<()> {
+        let segment = self.of_context(ctx, GSO_SIZE)?;
+        self.store(self.at(record, offset_of!(Tap, segment) as u64)?, segment, 4, Memory::Table)
+    }
+
     /// Hands a packet that goes on outside to the worker of its queue, whole, with what that goes on with in front.
     pub(super) fn hand_over_by_ring(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
         let builder = &self.builder;
@@ -71,8 +77,7 @@ impl<'c> Kernel<'c, '_> {
             let len = builder.build_int_add(bytes, self.long(Punt::bytes(self.program).into()), "")?;
             let len = self.select_int(is_read, self.resize(len, 32)?, self.i32.const_zero())?;
             self.store(self.at(record, offset_of!(Tap, len) as u64)?, len, 4, Memory::Table)?;
-            let segment = self.of_context(ctx, GSO_SIZE)?;
-            self.store(self.at(record, offset_of!(Tap, segment) as u64)?, segment, 4, Memory::Table)?;
+            self.note_segments(ctx, record)?;
             // The reader is woken where it sleeps.
             self.help(Helper::RingbufSubmit, &[record.into(), self.long(0).into()])?;
             builder.build_unconditional_branch(done)?;

@@ -105,7 +105,11 @@ impl PortMaps {
     pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
         match (&self.devices, interface) {
             (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
-            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            // An array's entry stays, and is none where it is 0.
+            (Some(devices), None) => match sys::map_delete(devices, port.into()) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => sys::map_update(devices, port.into(), 0),
+                done => done,
+            },
             (None, _) => Ok(()),
         }
     }
