@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::{Program, Source};
 use baker::opt::Level;
 use codegen::OptLevel;
+use codegen::kernel::{Hook, Options};
 use control::cases::{self, Suite};
 use dataplane::step::{Compiled, cuts};
 use dataplane::{Access, EngineKind};
@@ -23,13 +24,17 @@ const ENGINES: [EngineKind; 3] =
 
 /// Applications with cases: folder and program.
 fn applications() -> Vec<(PathBuf, Arc<Program>)> {
+    applications_by(common::compile)
+}
+
+fn applications_by(compile: fn(&Path) -> Arc<Program>) -> Vec<(PathBuf, Arc<Program>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
     for entry in ["apps", "examples"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap()) {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         if folder.join("cases").is_dir() {
-            found.push((folder.clone(), common::compile(&folder.join(format!("{name}.baker")))));
+            found.push((folder.clone(), compile(&folder.join(format!("{name}.baker")))));
         }
     }
     for name in ["l3switch", "responder"] {
@@ -59,6 +64,30 @@ fn applications_between_kernel_and_workers() {
     run(chosen, &[EngineKind::Kernel(Level::Cgpc)]);
 }
 
+/// The same at traffic control's hook, where hosts leave checksums to devices: programs are lowered for that.
+#[test]
+fn applications_at_traffic_control() {
+    let names: Vec<_> = IN_KERNEL.into_iter().chain(OF_THE_LIBRARY).collect();
+    let chosen = applications_by(common::compile_with_operations).into_iter();
+    let chosen: Vec<_> = chosen.filter(|(_, program)| names.contains(&program.name.as_str())).collect();
+    assert_eq!(chosen.len(), names.len());
+    let mut failures = Vec::new();
+    for (folder, program) in chosen {
+        let partitioned = Compiled::in_kernel(&program, Level::Cgpc, OptLevel::O0, Hook::Tc).unwrap();
+        let nothing = partitioned.why_nothing(&program);
+        let compiled =
+            partitioned.made.unwrap_or_else(|| panic!("nothing of {} is the kernel's: {nothing}", program.name));
+        let mut suite = Suite::default();
+        suite.add("tc", compiled, &[Access::default()]);
+        // The forms of a program are one program to the controllers.
+        suite.add("worker", Compiled::new(program.clone(), EngineKind::NATIVE).unwrap(), &[Access::default()]);
+        let cases =
+            cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
+        failures.extend(suite.failures(&cases).iter().map(ToString::to_string));
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
 /// And in front of each PPF: what crosses a channel is the packet and its metadata, wherever that is.
 #[test]
 fn applications_cut_at_every_channel() {
@@ -78,7 +107,11 @@ fn applications_cut_at_every_channel() {
     let part = || {
         while let Some(((cases, cut), level)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut suite = Suite::default();
-            suite.add("cut", Compiled::cut(cut, *level, OptLevel::O0).unwrap(), &[Access::default()]);
+            suite.add(
+                "cut",
+                Compiled::cut(cut, *level, OptLevel::O0, Options::default()).unwrap(),
+                &[Access::default()],
+            );
             let failed = suite.failures(cases).into_iter();
             let left: Vec<_> =
                 cut.workers.channels.iter().filter(|channel| channel.from == Some(Source::Kernel)).collect();

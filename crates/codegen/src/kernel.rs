@@ -254,9 +254,23 @@ impl Memory {
     }
 }
 
+/// Where in the kernel a program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// At the driver, on frames (`BPF_PROG_TYPE_XDP`).
+    #[default]
+    Xdp,
+    /// At traffic control's ingress, on the kernel's own packets (`BPF_PROG_TYPE_SCHED_CLS`): they may be longer than
+    /// what the first of several pieces holds, be super-packets, have checksums that a device is still to compute, and
+    /// share their memory with what their sender keeps. Programs are lowered for that ([`baker::ir::Sums`]).
+    Tc,
+}
+
 /// What is compiled how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
+    /// Where it runs.
+    pub hook: Hook,
     /// For tests: time, ports and ends are those of [`Record`].
     pub recorded: bool,
     /// Code that is slower, takes less stack, and costs the kernel's verifier less.
@@ -266,7 +280,7 @@ pub struct Options {
     /// Told apart by what is in front of packets that go on outside: see [`Punt::generation`].
     pub generation: u16,
     /// Packets may come in several fragments, as those do that are longer than a page: the program is loaded with
-    /// `BPF_F_XDP_HAS_FRAGS`.
+    /// `BPF_F_XDP_HAS_FRAGS`. At [`Hook::Tc`] they always may.
     pub frags: bool,
     /// The code is also wanted as LLVM IR, for people to read.
     pub text: bool,
@@ -346,6 +360,13 @@ impl std::fmt::Display for Location {
     }
 }
 
+impl Options {
+    /// Whether packets may come in several fragments.
+    pub fn divided(&self) -> bool {
+        self.frags || self.hook == Hook::Tc
+    }
+}
+
 impl Object {
     /// Writes the numbers of a process into the code; whether its memory has all of them.
     #[must_use]
@@ -411,6 +432,12 @@ pub enum Reason {
     Metadata,
     /// Their numbers have 16 bits.
     Channels,
+    /// Of a super-packet, the length is that of many packets.
+    Resizes,
+    /// A device may still have to compute it.
+    WholeSums,
+    /// The program was not lowered for checksums that devices compute.
+    Sums,
 }
 
 /// In words that go on "it …".
@@ -427,6 +454,9 @@ impl std::fmt::Display for Reason {
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",
             Reason::Channels => "has more channels than there are numbers for",
+            Reason::Resizes => "makes packets longer or shorter, and hosts send many packets as one",
+            Reason::WholeSums => "reads, computes or sets a checksum that hosts leave to devices",
+            Reason::Sums => "was not compiled for checksums that hosts leave to devices",
         })
     }
 }

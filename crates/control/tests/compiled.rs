@@ -12,7 +12,7 @@ use baker::ir::Program;
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::bpf::{self, Accepted, Refusal};
-use codegen::kernel::{Memory, Object, Options};
+use codegen::kernel::{Hook, Memory, Object, Options};
 use codegen::{CodegenError, OptLevel, cache};
 use control::applications::Applications;
 use control::cases::{self, Case, Suite};
@@ -131,7 +131,7 @@ fn code(split: &Split, memory: &Memory, level: Level, options: Options, taker: &
 #[test]
 fn code_that_is_taken_is_what_would_be_compiled() {
     let directory = Directory::new("same");
-    let split = place(&program(), &[]);
+    let split = place(&program(), &[], Hook::Xdp);
     // Each has keys of hash functions, and lies, where no other one does.
     let [first, second] = [(); 2].map(|()| SharedMemory::private(&split.workers).unwrap());
     let (first, second) = (first.memory(), second.memory());
@@ -155,7 +155,7 @@ fn code_that_is_taken_is_what_would_be_compiled() {
 #[test]
 fn whatever_code_depends_on_is_part_of_the_key() {
     let _directory = Directory::new("keys");
-    let split = place(&program(), &[]);
+    let split = place(&program(), &[], Hook::Xdp);
     let memory = SharedMemory::private(&split.workers).unwrap();
     let memory = memory.memory();
     let of = |split: &Split, memory: &Memory, level, options, taker: &str| {
@@ -172,6 +172,7 @@ fn whatever_code_depends_on_is_part_of_the_key() {
         Options { apart: true, ..options },
         Options { generation: 1, ..options },
         Options { frags: true, ..options },
+        Options { hook: Hook::Tc, ..options },
     ] {
         assert_eq!(of(&split, memory, Level::Base, options, "a"), compiled, "{options:?}");
     }

@@ -95,6 +95,7 @@ fn placeholder(op: &Op) -> Touched {
             Touched::Packet { packet: 0, from: bits.first_byte(), end: bits.end_byte() }
         }
         Op::Push { bytes, .. } => Touched::Packet { packet: 0, from: 0, end: *bytes },
+        Op::Checksum { .. } => Touched::Packet { packet: 0, from: 0, end: 2 },
         Op::Sum { .. } | Op::Copy { .. } => Touched::Packet { packet: 0, from: 0, end: 8 },
         _ => Touched::Packet { packet: 0, from: 0, end: 0 },
     }
@@ -176,6 +177,11 @@ impl<'l, 'a> Sequence<'l, 'a> {
             }
             Op::Store { bits, .. } | Op::StoreAt { bits, .. } => {
                 self.extract(bits.width.div_ceil(32), bits.offset, bits.width, touched);
+                self.packet_access(touched, true);
+            }
+            Op::Checksum { .. } => {
+                self.packet_access(touched, false);
+                self.run(Unit::Alu, 12);
                 self.packet_access(touched, true);
             }
             Op::Sum { .. } => {

@@ -78,6 +78,9 @@ impl Op {
             Op::LoadAt { packet, offset, bits } => bytes(packet, Span::Bits(Some(offset), bits), Load),
             Op::StoreAt { packet, offset, bits, .. } => bytes(packet, Span::Bits(Some(offset), bits), Store),
             Op::Sum { packet, offset, bytes: count } => bytes(packet, Span::Range(offset, count), Load),
+            Op::Checksum { packet, at, .. } => {
+                bytes(packet, Span::Bits(Some(at), BitRange { offset: 0, width: 16 }), Store)
+            }
             Op::Push { packet, bytes: count } => bytes(packet, Span::Front(count), Store),
             Op::Copy { packet } | Op::Tap { packet, .. } => bytes(packet, Span::All, Copy),
             _ => match self.row().memory {

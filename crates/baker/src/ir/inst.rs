@@ -197,6 +197,22 @@ pub enum Op {
         /// Number of bytes (32 bits).
         bytes: Value,
     },
+    /// Brings a checksum up to date with changes of what it covers, and of the pseudo header in front: sums of ~m + m'
+    /// (RFC 1624 equation 3), 32 bits each. Where both are 0 it stays as it is. Only [`super::Sums::Operations`] has
+    /// it. Where a device is still to compute the checksum, the field has the sum of the pseudo header, so that a code
+    /// generator has to know which is which. The program has tested that the field lies within the packet.
+    Checksum {
+        /// The packet.
+        packet: Value,
+        /// Bytes (32 bits) from the head to the field, which has 16 bits.
+        at: Value,
+        /// Of covered bytes.
+        covered: Value,
+        /// Of the pseudo header.
+        pseudo: Value,
+        /// A checksum of 0 means that there is none, and a computed 0 is written as 0xffff.
+        optional: bool,
+    },
     /// Takes bytes off the packet's end. Does not consume. The program has tested that the fixed header stays.
     Trim {
         /// The packet.

@@ -116,6 +116,9 @@ impl Op {
             Op::Sum { .. } => {
                 const { &Row::value("sum", &[Packet, Bits(32), Bits(32)], To::Bits(16), Bytes).not_while_locked() }
             }
+            Op::Checksum { .. } => {
+                const { &Row::effect("checksum", &[Packet, Bits(32), Bits(32), Bits(32)], To::None, Bytes) }
+            }
             Op::Has { .. } => const { &Row::value("has", &[Packet, Bits(32)], To::Bits(1), Descriptor) },
             Op::Len { .. } => const { &Row::value("len", &[Packet], To::Bits(32), Descriptor) },
             Op::Trim { .. } => const { &Row::effect("trim", &[Packet, Bits(32)], To::None, Descriptor) },
@@ -224,6 +227,9 @@ impl Op {
                 visit(packet);
                 visit(offset);
                 visit(bytes);
+            }
+            Op::Checksum { packet, at, covered, pseudo, .. } => {
+                [packet, at, covered, pseudo].into_iter().for_each(visit);
             }
             Op::EntryLoad { entry, .. } | Op::Lock { entry } | Op::Unlock { entry } => visit(entry),
             Op::EntryStore { entry, value, .. } => {

@@ -273,6 +273,10 @@ impl Names<'_> {
                 format!("{name} v{} + v{} {}, v{}", packet.0, offset.0, range(*bits), value.0)
             }
             Op::Sum { packet, offset, bytes } => format!("{name} v{} + v{}, v{}", packet.0, offset.0, bytes.0),
+            Op::Checksum { packet, at, covered, pseudo, optional } => {
+                let optional = if *optional { ", optional" } else { "" };
+                format!("{name} v{} + v{}, covered v{}, pseudo v{}{optional}", packet.0, at.0, covered.0, pseudo.0)
+            }
             Op::Grow { packet, bytes, end } => {
                 let end = match end {
                     PacketEnd::Head => "head",

@@ -77,6 +77,22 @@ pub struct Program {
     pub queues: Vec<Queue>,
     /// Static bounds that an engine sizes its resources by.
     pub limits: Limits,
+    /// How it keeps checksums that cover pseudo headers.
+    pub sums: Sums,
+}
+
+/// How a program's checksums that cover pseudo headers, which hosts leave to devices to compute, come out of the
+/// lowering.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// As arithmetic and stores, which every optimisation knows.
+    #[default]
+    Arithmetic,
+    /// Changes as [`Op::Checksum`], which says of what they are.
+    Operations {
+        /// What asks for more than changes, and so for a checksum that is there: the first place of each PPF.
+        whole: Vec<(PpfId, Option<Span>)>,
+    },
 }
 
 /// The table of what ports send at most, by number: an array of [`PORTS`] numbers of 32 bits, in bytes behind the

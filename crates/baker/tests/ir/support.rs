@@ -21,6 +21,7 @@ pub fn program() -> Program {
         channels: Vec::new(),
         ppfs: Vec::new(),
         limits: Limits { headroom: 16, copies: 1, ..Limits::default() },
+        sums: Default::default(),
     }
 }
 

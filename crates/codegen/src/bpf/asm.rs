@@ -10,7 +10,7 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerV
 use inkwell::attributes::AttributeLoc;
 
 use super::{Kernel, STACK};
-use crate::kernel::Number;
+use crate::kernel::{Number, Verdict};
 use crate::lower::{Res, enum_attribute};
 use crate::{CodegenError, internal};
 
@@ -103,7 +103,8 @@ impl<'c> Kernel<'c, '_> {
 
     /// The pointer, where `bytes` bytes from it on lie within the packet. They do.
     pub(super) fn within(&self, ptr: PointerValue<'c>, bytes: u64, end: PointerValue<'c>) -> Res<PointerValue<'c>> {
-        let text = format!("r0 = $1\n\tr0 += {bytes}\n\tif r0 <= $2 goto +2\n\tr0 = 0\n\texit");
+        let fault = self.verdict_code(Verdict::Aborted);
+        let text = format!("r0 = $1\n\tr0 += {bytes}\n\tif r0 <= $2 goto +2\n\tr0 = {fault}\n\texit");
         let value = self.asm(self.ptr.into(), text, "=r,0,r,~{r0},~{memory}", &[ptr.into(), end.into()], true)?;
         Ok(value.into_pointer_value())
     }
@@ -147,7 +148,7 @@ impl<'c> Kernel<'c, '_> {
 
     /// What the kernel did, which is 0 unless it could not. It could.
     pub(super) fn must(&self, failed: IntValue<'c>) -> Res<()> {
-        let text = "if $0 == 0 goto +2\n\tr0 = 0\n\texit".into();
+        let text = format!("if $0 == 0 goto +2\n\tr0 = {}\n\texit", self.verdict_code(Verdict::Aborted));
         let ty = self.context.void_type().fn_type(&[self.i64.into()], false);
         let asm = self.context.create_inline_asm(ty, text, "r,~{r0},~{memory}".into(), true, false, None, false);
         self.builder.build_indirect_call(ty, asm, &[failed.into()], "")?;
@@ -165,8 +166,8 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// Returns at once where a truth value (1 bit) is 0.
-    pub(super) fn leave(&self, stays: IntValue<'c>, verdict: crate::kernel::Verdict) -> Res<()> {
-        let text = format!("if $0 != 0 goto +2\n\tr0 = {}\n\texit", verdict as u32);
+    pub(super) fn leave(&self, stays: IntValue<'c>, verdict: Verdict) -> Res<()> {
+        let text = format!("if $0 != 0 goto +2\n\tr0 = {}\n\texit", self.verdict_code(verdict));
         let ty = self.context.void_type().fn_type(&[self.i64.into()], false);
         let asm = self.context.create_inline_asm(ty, text, "r,~{r0},~{memory}".into(), true, false, None, false);
         self.builder.build_indirect_call(ty, asm, &[self.resize(stays, 64)?.into()], "")?;
@@ -213,8 +214,16 @@ pub(super) enum Helper {
     MapLookupElem = 1,
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
+    SkbStoreBytes = 9,
+    L4CsumReplace = 11,
     TailCall = 12,
+    SkbVlanPush = 18,
+    Redirect = 23,
+    SkbLoadBytes = 26,
     CsumDiff = 28,
+    SkbPullData = 39,
+    CsumUpdate = 40,
+    SkbChangeHead = 43,
     XdpAdjustHead = 44,
     RedirectMap = 51,
     XdpAdjustTail = 65,

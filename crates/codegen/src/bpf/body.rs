@@ -63,7 +63,7 @@ pub(super) struct VerifiedRange {
 /// A PPF on the way.
 pub(super) struct Ppf<'a, 'c, 'p> {
     pub kernel: &'a Kernel<'c, 'p>,
-    /// The kernel's `struct xdp_md`.
+    /// The kernel's `struct xdp_md`, or `struct __sk_buff`.
     pub ctx: PointerValue<'c>,
     pub state: PointerValue<'c>,
     name: &'a str,
@@ -206,6 +206,10 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
             Op::Sum { packet, offset, bytes } => {
                 let (offset, bytes) = (self.int_of(*offset, 32)?, self.int_of(*bytes, 32)?);
                 Some(self.sum(*packet, offset, bytes)?.into())
+            }
+            Op::Checksum { packet, at, covered, pseudo, optional } => {
+                self.change_checksum(*packet, *at, [*covered, *pseudo], *optional)?;
+                None
             }
             Op::Trim { bytes, .. } => {
                 let bytes = self.int_of(*bytes, 32)?;

@@ -13,7 +13,6 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
-use super::asm::Helper;
 use super::body::Ppf;
 use super::packet::OFFSETS;
 use super::state::Field;
@@ -44,7 +43,14 @@ impl<'c> Kernel<'c, '_> {
 
     /// Bytes between the packet's pointers, 64 bits.
     pub(super) fn first_fragment(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
-        self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Data)?)
+        let bytes = self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Data)?)?;
+        if !self.is_tc() {
+            return Ok(bytes);
+        }
+        // A socket buffer may have more there than the verifier is told of.
+        let most = self.long(OFFSETS + 1);
+        let fits = self.builder.build_int_compare(IntPredicate::ULT, bytes, most, "")?;
+        self.select_int(fits, bytes, most)
     }
 
     /// Whether `bytes` bytes from a distance on (64 bits) lie in the first fragment.
@@ -93,6 +99,9 @@ impl<'c> Ppf<'_, 'c, '_> {
         let bytes = u64::from(bits.end_byte());
         let at = builder.build_int_add(kernel.number(state, Field::Offset)?, offset, "")?;
         let at = builder.build_int_add(at, kernel.long(skipped.into()), "")?;
+        if let Some(value) = stored.filter(|_| kernel.is_tc()) {
+            return self.store_by_kernel(at, bits, value).map(|()| None);
+        }
         let act = |address| match stored {
             Some(value) => kernel.store_bits(address, bits, value).map(|()| None),
             None => kernel.load_bits(address, bits).map(Some),
@@ -108,11 +117,10 @@ impl<'c> Ppf<'_, 'c, '_> {
 
         builder.position_at_end(far);
         let copy = kernel.copied(state)?;
-        let args = [self.ctx.into(), at.into(), copy.into(), kernel.long(bytes).into()];
-        kernel.must(kernel.help(Helper::XdpLoadBytes, &args)?)?;
+        kernel.must(kernel.load_bytes(self.ctx, at, copy, kernel.long(bytes))?)?;
         let of_far = act(copy)?;
         if stored.is_some() {
-            kernel.must(kernel.help(Helper::XdpStoreBytes, &args)?)?;
+            kernel.store_bytes((self.ctx, state), at, copy, kernel.long(bytes))?;
         }
         let from_far = kernel.block()?;
         builder.build_unconditional_branch(done)?;
@@ -124,6 +132,21 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(Some(phi.as_basic_value().into_int_value()))
     }
 
+    /// Stores bits that are counted from a distance from the frame's first byte (64 bits).
+    fn store_by_kernel(&mut self, at: IntValue<'c>, bits: BitRange, value: IntValue<'c>) -> Res<()> {
+        let kernel = self.kernel;
+        let copy = kernel.copied(self.state)?;
+        let (first, end) = (u64::from(bits.first_byte()), u64::from(bits.end_byte()));
+        if !bits.offset.is_multiple_of(8) || !bits.width.is_multiple_of(8) {
+            // Other bits of its bytes stay as they are.
+            kernel.must(kernel.load_bytes(self.ctx, at, copy, kernel.long(end))?)?;
+        }
+        kernel.store_bits(copy, bits, value)?;
+        let at = kernel.builder.build_int_add(at, kernel.long(first), "")?;
+        let from = kernel.at(copy, first)?;
+        kernel.store_bytes((self.ctx, self.state), at, from, kernel.long(end - first))
+    }
+
     /// Sets bytes from the head on to zero, wherever they lie.
     pub(super) fn zero_by_kernel(&mut self, bytes: u64) -> Res<()> {
         let kernel = self.kernel;
@@ -131,7 +154,6 @@ impl<'c> Ppf<'_, 'c, '_> {
             return internal(format!("a header of {bytes} bytes"));
         }
         let at = kernel.number(self.state, Field::Offset)?;
-        let args = [self.ctx.into(), at.into(), kernel.fixed(ZEROS)?.into(), kernel.long(bytes).into()];
-        kernel.must(kernel.help(Helper::XdpStoreBytes, &args)?)
+        kernel.store_bytes((self.ctx, self.state), at, kernel.fixed(ZEROS)?, kernel.long(bytes))
     }
 }

@@ -7,7 +7,6 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
-use super::main::{INGRESS_IFINDEX, RX_QUEUE_INDEX};
 use super::state::Field;
 use crate::kernel::{MapUse, PUNTED, Punt, QUEUES, RECORD, Record, Verdict};
 use crate::lower::{Memory, Res};
@@ -28,6 +27,9 @@ impl<'c> Kernel<'c, '_> {
         if self.options.recorded {
             return Ok(());
         }
+        if self.is_tc() {
+            return self.hand_over_by_ring(ctx, state);
+        }
         let builder = &self.builder;
         let [goes_on, moved, missing, done] = self.new_blocks(["goes_on", "moved", "missing", "done"])?;
         let punted = self.number(state, Field::Punted)?;
@@ -45,8 +47,8 @@ impl<'c> Kernel<'c, '_> {
         let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
         let channel = self.resize(builder.build_int_sub(punted, self.i64.const_int(1, false), "")?, 16)?;
         self.write_punt(state, (front, Memory::Frame), channel, self.resize(offset, 32)?, &[])?;
-        let [interface, queue] =
-            [INGRESS_IFINDEX, RX_QUEUE_INDEX].map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
+        let fields = self.context_fields();
+        let [interface, queue] = [fields.interface, fields.queue].map(|at| self.of_context(ctx, at));
         let (port, queue, queues) = (self.port(interface?)?, queue?, self.i32.const_int(QUEUES.into(), false));
         let first = builder.build_int_mul(self.resize(port, 32)?, queues, "")?;
         let has_socket = builder.build_int_compare(IntPredicate::ULT, queue, queues, "")?;

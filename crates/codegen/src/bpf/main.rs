@@ -28,11 +28,6 @@ use crate::lower::{Memory, Res, pointer_param};
 
 /// What code in front of PPFs is called.
 const ENTRY: &str = "rx";
-/// Offsets in `struct xdp_md`.
-const DATA: u32 = 0;
-const DATA_END: u32 = 4;
-pub(super) const INGRESS_IFINDEX: u64 = 12;
-pub(super) const RX_QUEUE_INDEX: u64 = 16;
 
 impl<'c> Kernel<'c, '_> {
     /// Declares a function for each PPF whose code is needed. All are inlined.
@@ -110,7 +105,7 @@ impl<'c> Kernel<'c, '_> {
             let zero = self.int(field.width)?.const_zero();
             self.meta_store(state, MetaId(id), zero)?;
         }
-        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        let interface = self.of_context(ctx, self.context_fields().interface)?;
         self.meta_store(state, Program::RX_PORT, self.port(interface)?)?;
 
         let Some(protocol) = self.program.protocols.get(self.channel(Program::RX)?.protocol.0 as usize) else {
@@ -119,7 +114,7 @@ impl<'c> Kernel<'c, '_> {
         let [complete, short, done] = self.new_blocks(["complete", "short", "done"])?;
         let has = if self.options.frags {
             let [scattered, whole] = self.new_blocks(["scattered", "whole"])?;
-            let is_scattered = self.is_scattered(state)?;
+            let is_scattered = if self.is_tc() { self.is_left(ctx, state)? } else { self.is_scattered(state)? };
             self.unlikely(builder.build_conditional_branch(is_scattered, scattered, whole)?)?;
             builder.position_at_end(scattered);
             self.punt(state, Program::RX)?;
@@ -148,10 +143,11 @@ impl<'c> Kernel<'c, '_> {
 
     /// Reads the packet's pointers.
     pub(super) fn reload(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
-        self.set(state, Field::Data, self.packet_pointer(ctx, DATA)?)?;
-        self.set(state, Field::End, self.packet_pointer(ctx, DATA_END)?)?;
+        let fields = self.context_fields();
+        self.set(state, Field::Data, self.packet_pointer(ctx, fields.data)?)?;
+        self.set(state, Field::End, self.packet_pointer(ctx, fields.data_end)?)?;
         if self.options.frags {
-            self.set(state, Field::Total, self.help(Helper::XdpGetBuffLen, &[ctx.into()])?)?;
+            self.set(state, Field::Total, self.packet_bytes(ctx)?)?;
         }
         Ok(())
     }
@@ -184,7 +180,7 @@ impl<'c> Kernel<'c, '_> {
     }
 
     pub(super) fn verdict(&self, verdict: Verdict) -> IntValue<'c> {
-        self.i64.const_int(verdict as u64, false)
+        self.i64.const_int(self.verdict_code(verdict).into(), false)
     }
 
     pub(super) fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
@@ -217,16 +213,22 @@ impl<'c> Kernel<'c, '_> {
         let builder = &self.builder;
         let [left] = self.new_blocks(["left"])?;
         if self.options.frags {
-            // It does not take a first fragment away, either.
+            // It does not take a first fragment away, either; of a socket buffer nothing.
             let [far, near] = self.new_blocks(["far", "near"])?;
-            let is_near = self.is_near(state, self.number(state, Field::Offset)?, super::resize::SHORTEST.into())?;
+            let offset = self.number(state, Field::Offset)?;
+            let is_near = match self.is_tc() {
+                true => builder.build_int_compare(IntPredicate::EQ, offset, self.i64.const_zero(), "")?,
+                false => self.is_near(state, offset, super::resize::SHORTEST.into())?,
+            };
             self.likely(builder.build_conditional_branch(is_near, near, far)?)?;
             builder.position_at_end(far);
             self.punt(state, id)?;
             builder.build_unconditional_branch(left)?;
             builder.position_at_end(near);
         }
-        self.settle(ctx, state)?;
+        if !self.is_tc() {
+            self.settle(ctx, state)?;
+        }
         match target {
             Target::Tx => self.transmit(ctx, state, id)?,
             _ => self.to_host(ctx, state, id)?,
@@ -278,6 +280,10 @@ impl<'c> Kernel<'c, '_> {
             return self.end(state, self.verdict(Verdict::Transmit), Verdict::Transmit as u64);
         }
         let builder = &self.builder;
+        if self.is_tc() {
+            let [sent] = self.new_blocks(["sent"])?;
+            return self.to_port(state, self.meta_load(state, Program::TX_PORT)?, id, sent);
+        }
         let [back, same, other, done] = self.new_blocks(["back", "same", "other", "sent"])?;
         let [to, from] = [Program::TX_PORT, Program::RX_PORT].map(|port| self.meta_load(state, port));
         let (to, from) = (to?, from?);
@@ -298,7 +304,10 @@ impl<'c> Kernel<'c, '_> {
     /// Out of a port, and on at `done`; one of workers, or none, is left to them.
     fn to_port(&self, state: PointerValue<'c>, port: IntValue<'c>, id: ChannelId, done: BasicBlock<'c>) -> Res<()> {
         let [missing] = self.new_blocks(["missing"])?;
-        self.redirect(state, (MapUse::Devices, port), missing, done)?;
+        match self.is_tc() {
+            true => self.redirect_to(state, port, missing, done)?,
+            false => self.redirect(state, (MapUse::Devices, port), missing, done)?,
+        }
         self.builder.position_at_end(missing);
         self.punt(state, id)?;
         self.builder.build_unconditional_branch(done)?;
@@ -308,7 +317,7 @@ impl<'c> Kernel<'c, '_> {
 
     /// Whether a byte in the [`PortSlot`] of the packet's interface is set; and the interface.
     fn says_slot(&self, ctx: PointerValue<'c>, offset: usize) -> Res<(IntValue<'c>, IntValue<'c>)> {
-        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        let interface = self.of_context(ctx, self.context_fields().interface)?;
         let byte = self.of_slot(interface, offset)?;
         let is_set = self.builder.build_int_compare(IntPredicate::NE, byte, byte.get_type().const_zero(), "")?;
         Ok((is_set, interface))

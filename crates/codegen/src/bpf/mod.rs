@@ -1,4 +1,5 @@
-//! IR to BPF, for the XDP hook: one function of a received frame. See [`crate::kernel`] for what it works on.
+//! IR to BPF, for the XDP hook and for that of traffic control ([`hook`]): one function of a received frame. See
+//! [`crate::kernel`] for what it works on.
 //!
 //! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the
 //! stack, which LLVM turns into registers once everything is inlined. Kernel functions that move the packet make all
@@ -12,6 +13,7 @@ mod debug_info;
 mod elf;
 mod fragments;
 mod hash;
+mod hook;
 mod insert;
 mod kept;
 mod leave;
@@ -32,6 +34,7 @@ mod sum;
 mod table;
 mod tap;
 mod target;
+mod tc;
 mod tiers;
 mod trie;
 pub mod vm;
@@ -48,7 +51,7 @@ use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
 pub use elf::elf;
 pub use listing::{Line, listing};
-pub use obstacles::{limits, obstacles};
+pub use obstacles::{limits, limits_at, obstacles};
 pub use tiers::{ANYTHING, Accepted, Refusal, Tier, TierError, compile_tiered};
 
 use crate::kernel::{Location, Memory, Object, Options};
@@ -109,7 +112,8 @@ fn with_module<T>(
     options: Options,
     write: impl FnOnce(&Program, &Bpf, &LlvmModule, &[Location]) -> Result<T, CodegenError>,
 ) -> Result<T, CodegenError> {
-    if let Some(obstacle) = obstacles(program).first() {
+    let options = Options { frags: options.divided(), ..options };
+    if let Some(obstacle) = obstacles::obstacles_at(program, options.hook).first() {
         let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
         return internal(format!("ppf {ppf} cannot run in the kernel: {}", obstacle.reason));
     }

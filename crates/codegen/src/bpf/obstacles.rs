@@ -1,13 +1,12 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
-use std::collections::BTreeMap;
-
-use baker::ir::{Inst, Op, PacketEnd, PpfId, Program};
+use baker::ir::{Inst, Op, PacketEnd, PpfId, Program, Sums};
 use baker::place::Limits;
+use baker::source::Span;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
-use crate::kernel::{Obstacle, Punt, Reason};
+use crate::kernel::{Hook, Obstacle, Punt, Reason};
 
 /// Bytes in front of a received frame that a program may use: drivers keep 256 free (`XDP_PACKET_HEADROOM`), of which
 /// the kernel takes some for a frame on its way to another device.
@@ -17,7 +16,7 @@ const HEADROOM: u32 = 192;
 const STATE: u32 = 256;
 
 /// What keeps the whole program from the kernel.
-fn whole(program: &Program) -> Vec<Reason> {
+fn whole(program: &Program, hook: Hook) -> Vec<Reason> {
     let rx = program.channels.get(Program::RX.0 as usize);
     let frame = rx.and_then(|rx| program.protocols.get(rx.protocol.0 as usize)).map_or(0, |protocol| protocol.size);
     let limits = program.limits;
@@ -25,12 +24,16 @@ fn whole(program: &Program) -> Vec<Reason> {
     let headroom = (limits.headroom.max(limits.encap) > HEADROOM).then_some(Reason::Headroom);
     let metadata = (Fields::new(program).size > STATE).then_some(Reason::Metadata);
     let channels = (program.channels.len() > Punt::CHANNELS).then_some(Reason::Channels);
-    [short, headroom, metadata, channels].into_iter().flatten().collect()
+    let covers_pseudo = || program.protocols.iter().filter_map(|protocol| protocol.checksum).any(|sum| sum.pseudo);
+    let sums = hook == Hook::Tc && program.sums == Sums::Arithmetic && covers_pseudo();
+    let sums = sums.then_some(Reason::Sums);
+    [short, headroom, metadata, channels, sums].into_iter().flatten().collect()
 }
 
 /// Why an operation cannot be done there.
-fn operation(inst: &Inst) -> Option<Reason> {
+fn operation(inst: &Inst, hook: Hook) -> Option<Reason> {
     match &inst.op {
+        Op::Trim { .. } | Op::Grow { .. } if hook == Hook::Tc => Some(Reason::Resizes),
         Op::TakeDeadline { .. } => Some(Reason::Deadlines),
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
@@ -45,14 +48,28 @@ fn unsure(inst: &Inst) -> Option<Reason> {
     matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. }).then_some(Reason::Grows)
 }
 
-/// What the placer goes by.
+/// PPFs that take checksums as numbers which devices may still have to compute, and where.
+fn whole_sums(program: &Program, hook: Hook) -> &[(PpfId, Option<Span>)] {
+    match &program.sums {
+        Sums::Operations { whole } if hook == Hook::Tc => whole,
+        _ => &[],
+    }
+}
+
+/// What the placer goes by, at the driver.
 pub fn limits(program: &Program) -> Limits<'_> {
+    limits_at(program, Hook::Xdp)
+}
+
+/// What the placer goes by, at this hook.
+pub fn limits_at(program: &Program, hook: Hook) -> Limits<'_> {
     let text = |reason: Reason| reason.to_string();
+    let sums = whole_sums(program, hook).iter().map(|(ppf, _)| (*ppf, Reason::WholeSums.to_string()));
     Limits {
-        whole: whole(program).into_iter().map(text).collect(),
-        operation: Box::new(move |inst| operation(inst).map(text)),
+        whole: whole(program, hook).into_iter().map(text).collect(),
+        operation: Box::new(move |inst| operation(inst, hook).map(text)),
         unsure: Box::new(move |inst| unsure(inst).map(text)),
-        ppfs: BTreeMap::new(),
+        ppfs: sums.collect(),
     }
 }
 
@@ -64,14 +81,21 @@ pub(super) fn reached(program: &Program) -> Vec<bool> {
 /// What keeps PPFs that packets come to from running in the kernel, in their order; of each PPF the first place of each
 /// reason.
 pub fn obstacles(program: &Program) -> Vec<Obstacle> {
+    obstacles_at(program, Hook::Xdp)
+}
+
+/// The same at a hook.
+pub(super) fn obstacles_at(program: &Program, hook: Hook) -> Vec<Obstacle> {
     let mut found: Vec<Obstacle> = Vec::new();
-    let whole = whole(program);
+    let whole = whole(program, hook);
     let reached = reached(program);
     for ((ppf, index), _) in program.ppfs.iter().zip(0u32..).zip(reached).filter(|(_, reached)| *reached) {
         let of_all = whole.iter().map(|reason| (*reason, ppf.span));
         let insts = ppf.body.blocks.iter().flat_map(|block| &block.insts);
-        let of_insts = insts.filter_map(|inst| Some((operation(inst)?, inst.span)));
-        for (reason, span) in of_all.chain(of_insts) {
+        let of_insts = insts.filter_map(|inst| Some((operation(inst, hook)?, inst.span)));
+        let of_sums = whole_sums(program, hook).iter().filter(|(ppf, _)| ppf.0 == index);
+        let of_sums = of_sums.map(|(_, span)| (Reason::WholeSums, *span));
+        for (reason, span) in of_all.chain(of_insts).chain(of_sums) {
             let obstacle = Obstacle { ppf: PpfId(index), reason, span };
             if !found.iter().any(|other| other.ppf == obstacle.ppf && other.reason == reason) {
                 found.push(obstacle);

@@ -204,9 +204,13 @@ impl<'c> Ppf<'_, 'c, '_> {
         kernel.set_offset(state, next)?;
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(beyond);
-        let failed = kernel.move_data(self.ctx, state, next)?;
-        kernel.must(failed)?;
-        kernel.set_offset(state, kernel.i64.const_zero())?;
+        if kernel.is_tc() {
+            kernel.make_front(self.ctx, state, builder.build_int_neg(next, "")?)?;
+        } else {
+            let failed = kernel.move_data(self.ctx, state, next)?;
+            kernel.must(failed)?;
+            kernel.set_offset(state, kernel.i64.const_zero())?;
+        }
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(done);
         Ok(())

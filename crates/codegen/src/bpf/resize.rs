@@ -108,9 +108,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.position_at_end(zero);
         let zeros = kernel.fixed(ZEROS)?;
         let offset = kernel.number(state, Field::Offset)?;
-        let args = [self.ctx.into(), offset.into(), zeros.into(), kernel.count_of(bytes, ROOM)?.into()];
-        let failed = kernel.help(Helper::XdpStoreBytes, &args)?;
-        kernel.must(failed)?;
+        kernel.store_bytes((self.ctx, state), offset, zeros, kernel.count_of(bytes, ROOM)?)?;
         builder.build_unconditional_branch(zeroed)?;
         builder.position_at_end(zeroed);
         builder.build_unconditional_branch(done)?;

@@ -9,9 +9,8 @@ use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
-use super::main::RX_QUEUE_INDEX;
 use crate::kernel::MapUse;
-use crate::lower::{Memory, Res};
+use crate::lower::Res;
 
 /// Flags of a record that is submitted (`BPF_RB_NO_WAKEUP`, `BPF_RB_FORCE_WAKEUP`).
 const NO_WAKEUP: u64 = 1;
@@ -27,7 +26,7 @@ impl<'c> Kernel<'c, '_> {
     ) -> Res<PointerValue<'c>> {
         let queue = match self.options.recorded {
             true => self.i32.const_zero(),
-            false => self.load_int(self.i32, self.at(ctx, RX_QUEUE_INDEX)?, 4, Memory::Context)?,
+            false => self.of_context(ctx, self.context_fields().queue)?,
         };
         let key = self.copied(state)?;
         self.store_once(key, queue)?;

@@ -116,8 +116,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let last = kernel.masked(part, 2 * CHUNK - 4)?;
         kernel.store(kernel.at_index(copy, last)?, kernel.i32.const_zero(), 4, Memory::Table)?;
         let from = builder.build_int_add(first, at_value, "")?;
-        let failed = kernel.help(Helper::XdpLoadBytes, &[self.ctx.into(), from.into(), copy.into(), part.into()])?;
-        kernel.must(failed)?;
+        kernel.must(kernel.load_bytes(self.ctx, from, copy, part)?)?;
         let words = builder.build_int_add(part, number(3), "")?;
         let words = kernel.masked(words, 2 * CHUNK - 4)?;
         let zero = number(0);

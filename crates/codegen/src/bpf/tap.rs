@@ -15,7 +15,6 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
-use super::asm::Helper;
 use super::state::Field;
 use crate::kernel::{Carried, Punt, TAP_BATCH, Tap};
 use crate::lower::{Memory, Res};
@@ -97,13 +96,13 @@ impl<'c> Kernel<'c, '_> {
         let channel = self.context.i16_type().const_int(copy.channel.0.into(), false);
         self.write_punt(state, (front, Memory::Table), channel, self.i32.const_zero(), copy.metadata)?;
         let to = self.at(front, Punt::bytes(self.program).into())?;
-        let args = [ctx.into(), bytes.from.into(), to.into(), bytes.read.into()];
-        let failed = self.help(Helper::XdpLoadBytes, &args)?;
+        let failed = self.load_bytes(ctx, bytes.from, to, bytes.read)?;
         // It does not fail. If it did there would be no copy, and no record that nobody submits.
         let is_read = self.builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
         let len = self.builder.build_int_add(bytes.len, self.long(Punt::bytes(self.program).into()), "")?;
         let len = self.builder.build_select(is_read, self.resize(len, 32)?, self.i32.const_zero(), "")?;
-        self.store(self.at(record, offset_of!(Tap, len) as u64)?, len.into_int_value(), 4, Memory::Table)
+        self.store(self.at(record, offset_of!(Tap, len) as u64)?, len.into_int_value(), 4, Memory::Table)?;
+        if self.is_tc() { self.note_segments(ctx, record) } else { Ok(()) }
     }
 
     /// Whether the reader is to be woken for this copy: for one in [`TAP_BATCH`].

@@ -8,13 +8,15 @@
 mod arith;
 mod functions;
 mod region;
+mod socket_buffer;
 
 use std::collections::HashMap;
 
-use crate::kernel::{MapUse, Object};
+use crate::kernel::{Hook, MapUse, Object};
 use arith::{arithmetic, decides};
 pub use region::Borrowed;
 use region::Region;
+pub use socket_buffer::Offloads;
 
 /// Instructions after which a packet is given up.
 const MOST: u64 = 10_000_000;
@@ -112,12 +114,17 @@ pub struct Machine {
     reserved: bool,
     /// Records that were submitted with a wake-up.
     wakes: u64,
+    /// Where the program runs.
+    pub hook: Hook,
+    /// At [`Hook::Tc`]: what the packet's sender, or the device that it came by, has left to others or done.
+    pub offloads: Offloads,
 }
 
 impl Machine {
     /// The first program is what packets enter.
     pub fn new(images: Vec<Image>, maps: Vec<Map>) -> Machine {
-        let mut regions: Vec<_> = [24, STACK, ROOM, 0].map(|len| Region::Own(vec![0; len])).into();
+        let mut regions: Vec<_> =
+            [socket_buffer::CONTEXT_BYTES, STACK, ROOM, 0].map(|len| Region::Own(vec![0; len])).into();
         let mut addresses = Vec::new();
         for map in &maps {
             let mut at = HashMap::new();
@@ -150,6 +157,8 @@ impl Machine {
             records,
             reserved: false,
             wakes: 0,
+            hook: Hook::Xdp,
+            offloads: Offloads::default(),
         }
     }
 
@@ -195,15 +204,20 @@ impl Machine {
     pub fn run_divided(&mut self, packet: &[u8], first: usize, interface: u32, queue: u32) -> Result<Executed, Fault> {
         let (first, end) = (HEADROOM + first.min(packet.len()), HEADROOM + packet.len());
         (self.data, self.first, self.end) = (HEADROOM, first, end);
-        if first > ROOM {
+        if first > ROOM && self.hook == Hook::Xdp {
             return Err(Fault { at: 0, what: format!("a first piece of {} bytes", first - HEADROOM) });
         }
         let mut region = vec![0; ROOM.max(end)];
         region[HEADROOM..end].copy_from_slice(packet);
         self.regions[PACKET] = Region::Own(region);
-        let context = self.regions[CONTEXT].bytes();
-        context[12..16].copy_from_slice(&interface.to_le_bytes());
-        context[16..20].copy_from_slice(&queue.to_le_bytes());
+        match self.hook {
+            Hook::Xdp => {
+                let context = self.regions[CONTEXT].bytes();
+                context[12..16].copy_from_slice(&interface.to_le_bytes());
+                context[16..20].copy_from_slice(&queue.to_le_bytes());
+            }
+            Hook::Tc => self.socket_buffer(interface, queue),
+        }
         let mut run = Run { machine: self, image: 0, at: 0, r: [0; 11], count: 0, calls: 0, tail_calls: 0 };
         run.start(0);
         let verdict = loop {
@@ -231,9 +245,10 @@ impl Machine {
     fn load(&mut self, address: u64, len: usize) -> Result<u64, String> {
         // Words of the context that are pointers.
         let packet = |at: usize| ((PACKET as u64 + 1) << SHIFT) + at as u64;
-        match (address.wrapping_sub((CONTEXT as u64 + 1) << SHIFT), len) {
-            (0, 4) => return Ok(packet(self.data)),
-            (4, 4) => return Ok(packet(self.first)),
+        match (self.hook, address.wrapping_sub((CONTEXT as u64 + 1) << SHIFT), len) {
+            (Hook::Xdp, 0, 4) | (Hook::Tc, socket_buffer::DATA, 4) => return Ok(packet(self.data)),
+            (Hook::Xdp, 4, 4) | (Hook::Tc, socket_buffer::DATA_END, 4) => return Ok(packet(self.first)),
+            (Hook::Tc, socket_buffer::LEN, 4) => return Ok((self.end - self.data) as u64),
             _ => {}
         }
         let mut word = [0; 8];
@@ -242,6 +257,9 @@ impl Machine {
     }
 
     fn store(&mut self, address: u64, len: usize, value: u64) -> Result<(), String> {
+        if self.hook == Hook::Tc && address >> SHIFT == PACKET as u64 + 1 {
+            return Err("a store into a packet that its sender may still have".into());
+        }
         self.bytes(address, len)?.copy_from_slice(&value.to_le_bytes()[..len]);
         Ok(())
     }

@@ -56,7 +56,9 @@ impl Punt {
 pub struct Tap {
     /// Bytes that follow and are used; 0: none are, and there is no copy.
     pub len: u32,
-    _unused: u32,
+    /// At [`super::Hook::Tc`]: where the copy is a super-packet, bytes of payload of each of its packets; else 0.
+    /// Elsewhere nothing.
+    pub segment: u32,
 }
 
 /// A record of the same ring that says that the kernel has set the deadline of an entry, which lies beside the entry:

@@ -1,6 +1,6 @@
 //! The bodies of PPFs and timers as native code: each operation to its lowering.
 
-use baker::ir::{BlockId, Inst, LayoutId, Op, ProtocolId, Ty, Value};
+use baker::ir::{BitRange, BlockId, Inst, LayoutId, Op, ProtocolId, Ty, Value};
 use inkwell::values::{BasicValueEnum, FunctionValue, PointerValue};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -206,6 +206,15 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                     _ => 0,
                 };
                 Some(module.sum(ctx, self.packet(*packet)?, offset, bytes, expected)?.into())
+            }
+            Op::Checksum { packet, at, covered, pseudo, optional } => {
+                let (packet, at) = (self.packet(*packet)?, self.int_of(*at, 32)?);
+                let changes = [self.int_of(*covered, 32)?, self.int_of(*pseudo, 32)?];
+                let bits = BitRange { offset: 0, width: 16 };
+                let old = module.load_at(ctx, packet, at, bits)?;
+                let new = module.changed_checksum(old, changes, *optional)?;
+                module.store_at(ctx, packet, at, bits, new)?;
+                None
             }
             Op::Trim { packet, bytes } => {
                 module.trim(self.packet(*packet)?, self.int_of(*bytes, 32)?)?;

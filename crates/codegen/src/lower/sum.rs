@@ -134,6 +134,37 @@ impl<'c> Core<'c, '_> {
 
     /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
     pub(crate) fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
+        self.swap_bytes(self.fold_words(sum)?, 2)
+    }
+
+    /// A checksum (16 bits) that has followed changes, sums of ~m + m' of 32 bits (RFC 1624 equation 3). One that is
+    /// `optional` stays 0, and does not become 0.
+    pub(crate) fn changed_checksum(
+        &self,
+        old: IntValue<'c>,
+        changes: [IntValue<'c>; 2],
+        optional: bool,
+    ) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let ones = old.get_type().const_all_ones();
+        let [a, b] = changes;
+        let change = builder.build_int_add(self.resize(a, 64)?, self.resize(b, 64)?, "")?;
+        let without = self.resize(builder.build_xor(old, ones, "")?, 64)?;
+        let sum = self.fold_words(builder.build_int_add(change, without, "")?)?;
+        let mut new = builder.build_xor(sum, ones, "")?;
+        let mut stays = builder.build_int_compare(IntPredicate::EQ, change, self.i64.const_zero(), "")?;
+        if optional {
+            let is_zero = |value: IntValue<'c>| {
+                builder.build_int_compare(IntPredicate::EQ, value, value.get_type().const_zero(), "")
+            };
+            stays = builder.build_or(stays, is_zero(old)?, "")?;
+            new = self.select_int(is_zero(new)?, ones, new)?;
+        }
+        self.select_int(stays, old, new)
+    }
+
+    /// A sum of words as 16 bits.
+    fn fold_words(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let mut folded = sum;
         // 64 bits, then 33, then 18, then 17, then 16.
@@ -142,6 +173,6 @@ impl<'c> Core<'c, '_> {
             let high = builder.build_right_shift(folded, self.i64.const_int(bits, false), false, "")?;
             folded = builder.build_int_add(low, high, "")?;
         }
-        self.swap_bytes(self.resize(folded, 16)?, 2)
+        self.resize(folded, 16)
     }
 }

@@ -42,6 +42,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         channels: channels.collect(),
         ppfs: ppfs.collect(),
         limits: Limits::default(),
+        sums: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use baker::ir::Program;
 use baker::opt::Level;
 use codegen::OptLevel;
+use codegen::kernel::Hook;
 use dataplane::step::{Compiled, StepError};
 use dataplane::{Access, EngineKind};
 
@@ -82,7 +83,7 @@ impl Suite {
     /// # Errors
     /// Why there is none, where that is neither a lack of rights nor the program.
     pub fn add_kernel(&mut self, program: &Program) -> Result<Kernel, StepError> {
-        let partitioned = Compiled::in_kernel(program, Level::Cgpc, OptLevel::O3)?;
+        let partitioned = Compiled::in_kernel(program, Level::Cgpc, OptLevel::O3, Hook::Xdp)?;
         let Some(compiled) = partitioned.made else { return Ok(Kernel::Nothing(partitioned.why_nothing(program))) };
         let (name, kernel) = match compiled.refusal() {
             Some(why) => (Self::MACHINE, Kernel::Refused(why)),

@@ -14,7 +14,7 @@ mod holds;
 mod insert_new;
 mod interfaces;
 mod kernel_deadlines;
-mod live;
+pub(crate) mod live;
 mod pcap;
 mod per_worker;
 mod queues;

@@ -10,10 +10,10 @@ use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::bpf::vm::{Executed, Machine, Map};
-use codegen::bpf::{self, Refusal, Tier};
-use codegen::kernel::{Armed, FIRST_FRAGMENT, Options, PUNTED, Punt, Tap, Verdict};
+use codegen::bpf::{self, Accepted, Refusal, Tier};
+use codegen::kernel::{Armed, FIRST_FRAGMENT, Hook, Object, Options, PUNTED, Punt, Tap, Verdict};
 
-use super::load::{LoadError, Loaded, Ran, too_much};
+use super::load::{LoadError, Loaded, PortMaps, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
 use super::partition::PartitionError;
 use super::tap_ring::TapRing;
@@ -51,30 +51,42 @@ impl From<KernelEngineError> for PartitionError {
 
 /// What runs the code.
 enum Runner {
-    /// With the ring by which it tells workers something, where it does.
-    Kernel(Loaded, Option<TapRing>),
+    /// The kernel, with the ring by which the code tells workers something, where it does. The virtual machine has the
+    /// packets that the kernel's test run of traffic control does not take.
+    Kernel(Loaded, Option<TapRing>, Option<Mutex<Machine>>),
     Machine(Tier, Mutex<Machine>),
+}
+
+/// Runs the code on the virtual machine, with so many bytes in the packet's first fragment.
+fn on_machine(machine: &Mutex<Machine>, packet: &[u8], first: usize) -> io::Result<Ran> {
+    let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+    let Executed { verdict, packet, .. } = machine.run_divided(packet, first, LOOPBACK, 0).map_err(io::Error::other)?;
+    Ok(Ran { verdict, packet })
 }
 
 impl Runner {
     /// Runs it for a packet, with so many bytes in its first fragment.
     fn run(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
         match self {
-            Runner::Kernel(loaded, _) => loaded.run_divided(packet, first),
-            Runner::Machine(_, machine) => {
-                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-                let Executed { verdict, packet, .. } =
-                    machine.run_divided(packet, first, LOOPBACK, 0).map_err(io::Error::other)?;
-                Ok(Ran { verdict, packet })
-            }
+            Runner::Kernel(_, _, Some(machine)) if first < packet.len() => on_machine(machine, packet, first),
+            Runner::Kernel(loaded, _, machine) => match (loaded.run_divided(packet, first), machine) {
+                // Also one that is shorter than its kind's header.
+                (Err(error), Some(machine)) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    on_machine(machine, packet, first)
+                }
+                (ran, _) => ran,
+            },
+            Runner::Machine(_, machine) => on_machine(machine, packet, first),
         }
     }
 
     /// What it has told workers since that was taken last.
     fn take_records(&self) -> Vec<Vec<u8>> {
+        let of_machine =
+            |machine: &Mutex<Machine>| machine.lock().unwrap_or_else(PoisonError::into_inner).take_records();
         match self {
-            Runner::Kernel(_, ring) => {
-                let mut records = Vec::new();
+            Runner::Kernel(_, ring, machine) => {
+                let mut records = machine.as_ref().map_or(Vec::new(), of_machine);
                 ring.iter().for_each(|ring| {
                     ring.take(|record| {
                         records.push(record.to_vec());
@@ -83,7 +95,7 @@ impl Runner {
                 });
                 records
             }
-            Runner::Machine(_, machine) => machine.lock().unwrap_or_else(PoisonError::into_inner).take_records(),
+            Runner::Machine(_, machine) => of_machine(machine),
         }
     }
 }
@@ -96,8 +108,8 @@ pub struct KernelCode {
     runner: Runner,
     /// Why the kernel does not run it, where it does not let this process load anything.
     refusal: Option<KernelEngineError>,
-    /// Packets may come in several fragments.
-    frags: bool,
+    /// Packets may come in several fragments, of which the first has so many bytes at least.
+    least: Option<usize>,
     /// For each channel, the one by which native code goes on with what is punted there.
     resume: Vec<Option<ChannelId>>,
 }
@@ -113,18 +125,19 @@ impl KernelCode {
         };
         let loaded = || -> Result<_, KernelEngineError> {
             let memory = SharedMemory::new(&program)?;
-            let loaded = Loaded::compile(kernel, packets, &memory, options)?;
+            let (loaded, code) = Loaded::with_code(kernel, packets, &memory, options, PortMaps::default())?;
+            let beside = (options.hook == Hook::Tc).then(|| Mutex::new(machine_of(&code, &memory, options)));
             let ring =
                 kernel.uses_rings().then(|| TapRing::new(&kernel.name)).transpose().map_err(LoadError::System)?;
             ring.iter().try_for_each(|ring| loaded.ports().set_ring(0, ring)).map_err(LoadError::System)?;
-            Ok((memory, Runner::Kernel(loaded, ring)))
+            Ok((memory, Runner::Kernel(loaded, ring, beside)))
         };
         let ((memory, runner), refusal) = match loaded() {
             Err(error) if refused(&error) => (interpreted(kernel, &program, packets, options)?, Some(error)),
             result => (result?, None),
         };
         let resume = split.resume.clone();
-        Ok(KernelCode { program, memory, runner, refusal, frags: options.frags, resume })
+        Ok(KernelCode { program, memory, runner, refusal, least: least(options), resume })
     }
 
     /// Compiles a program's part as [`KernelCode::split`] does, for the virtual machine, which takes no privilege.
@@ -132,7 +145,7 @@ impl KernelCode {
         let options = Options { recorded: true, ..options };
         let (memory, runner) = interpreted(&split.kernel, &split.workers, packets, options)?;
         let (program, resume) = (Arc::new(split.workers.clone()), split.resume.clone());
-        Ok(KernelCode { program, memory, runner, refusal: None, frags: options.frags, resume })
+        Ok(KernelCode { program, memory, runner, refusal: None, least: least(options), resume })
     }
 
     /// Whether the virtual machine runs it, in place of the kernel.
@@ -153,7 +166,7 @@ impl KernelCode {
     /// The form that the kernel took.
     pub fn tier(&self) -> Tier {
         match &self.runner {
-            Runner::Kernel(loaded, _) => loaded.tier(),
+            Runner::Kernel(loaded, ..) => loaded.tier(),
             Runner::Machine(tier, _) => *tier,
         }
     }
@@ -171,9 +184,24 @@ fn interpreted(
         Ok::<_, Refusal<LoadError>>(object.clone())
     });
     let accepted = accepted.map_err(|misfit| too_much(kernel, misfit))?;
-    let parts: Vec<_> = accepted.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-    let machine = Machine::of(&accepted.first, &parts, Map::Borrowed(memory.borrowed()));
+    let machine = machine_of(&accepted, &memory, options);
     Ok((memory, Runner::Machine(accepted.tier, Mutex::new(machine))))
+}
+
+/// The virtual machine with code for a memory.
+fn machine_of(code: &Accepted<Object>, memory: &SharedMemory, options: Options) -> Machine {
+    let parts: Vec<_> = code.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+    let mut machine = Machine::of(&code.first, &parts, Map::Borrowed(memory.borrowed()));
+    machine.hook = options.hook;
+    machine
+}
+
+/// Bytes of packets' first fragments at least, where packets may come in several.
+fn least(options: Options) -> Option<usize> {
+    options.divided().then_some(match options.hook {
+        Hook::Xdp => FIRST_FRAGMENT as usize,
+        Hook::Tc => SHORTEST,
+    })
 }
 
 /// The engine.
@@ -200,13 +228,16 @@ impl KernelEngine {
 
     /// How many bytes of the next packet lie in its first fragment: any number that the kernel's part takes, and of
     /// each fourth packet one that it leaves to workers, where there are some.
-    fn first_fragment(&mut self, len: usize) -> usize {
+    fn first_fragment(&mut self, len: usize, least: usize) -> usize {
         self.packets += 1;
-        let least = FIRST_FRAGMENT as usize;
         let any = self.packets.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         match len.checked_sub(least) {
             _ if !self.divides => len,
-            _ if self.native.is_some() && self.packets.is_multiple_of(4) => len.min(SHORTEST + any as usize % least),
+            // Traffic control leaves none to workers, and its test run divides none.
+            _ if least == SHORTEST && !self.packets.is_multiple_of(3) => len,
+            _ if least > SHORTEST && self.native.is_some() && self.packets.is_multiple_of(4) => {
+                len.min(SHORTEST + any as usize % least)
+            }
             Some(more) if more > 0 => least + any as usize % more,
             _ => len,
         }
@@ -261,7 +292,7 @@ unsafe fn place(pool: &FramePool, frame: u32, metadata: &[u8], packet: &[u8]) {
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let code = self.code.clone();
-        let KernelCode { program, memory, runner, frags, .. } = &*code;
+        let KernelCode { program, memory, runner, least, .. } = &*code;
         let pool = context.pool().clone();
         memory.tables().reclaim();
         memory.set_now(context.now());
@@ -275,7 +306,7 @@ impl Engine for KernelEngine {
                 context.push(frame);
                 continue;
             }
-            let first = if *frags { self.first_fragment(packet.len()) } else { packet.len() };
+            let first = least.map_or(packet.len(), |least| self.first_fragment(packet.len(), least));
             let mut ran = runner.run(&packet, first);
             if first < packet.len() && ran.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
                 self.divides = false;

@@ -180,7 +180,7 @@ impl FastPath {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
         let options = Options { generation, frags: self.takes_pieces, ..Options::default() };
-        let partitioned = partition_by(program, |split| {
+        let partitioned = partition_by(program, options.hook, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;

@@ -9,7 +9,7 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
 use codegen::bpf::{self, Accepted, Refusal, Tier, TierError};
-use codegen::kernel::{Location, MapUse, Object, Options, QUEUES};
+use codegen::kernel::{Hook, Location, MapUse, Object, Options, QUEUES};
 
 use super::memory::SharedMemory;
 use super::sys::{self, FRAGS, MapType};
@@ -77,13 +77,14 @@ pub struct Loaded {
     /// program runs.
     parts: Option<Arc<OwnedFd>>,
     tier: Tier,
+    hook: Hook,
     flags: u32,
 }
 
 /// What a program knows of ports. Programs that take over from each other share it.
 #[derive(Clone, Debug, Default)]
 pub struct PortMaps {
-    /// Devices by port, where a program sends.
+    /// Devices by port, where a program sends: interfaces' indexes.
     pub devices: Option<Arc<OwnedFd>>,
     /// Sockets by port and queue, where a program punts.
     pub sockets: Option<Arc<OwnedFd>>,
@@ -104,7 +105,11 @@ impl PortMaps {
     pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
         match (&self.devices, interface) {
             (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
-            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            // An array's entry stays, and is none where it is 0.
+            (Some(devices), None) => match sys::map_delete(devices, port.into()) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => sys::map_update(devices, port.into(), 0),
+                done => done,
+            },
             (None, _) => Ok(()),
         }
     }
@@ -168,9 +173,10 @@ impl Loaded {
         ports: PortMaps,
     ) -> Result<(Loaded, Accepted<Object>), LoadError> {
         let name = &program.name;
-        let flags = if options.frags { FRAGS } else { 0 };
-        let maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
-        let maps = Mutex::new(maps);
+        // A socket buffer is shown whatever its fragments are.
+        let flags = if options.frags && options.hook == Hook::Xdp { FRAGS } else { 0 };
+        let (entries, hook) = (program.ppfs.len() as u32, options.hook);
+        let maps = Mutex::new(Maps { ports, entries, hook, flags, ..Maps::of(memory, name) });
         let accepted = bpf::compile_tiered(program, packets, memory.memory(), options, &verifier(), |object| {
             let refused = |error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -178,7 +184,7 @@ impl Loaded {
             };
             // The verifier is what takes time.
             let code = locked(&maps).linked(object).map_err(|error| refused(error.into()))?;
-            Ok((load(&code, object, name, flags).map_err(refused)?, object.clone()))
+            Ok((load(&code, object, name, (hook, flags)).map_err(refused)?, object.clone()))
         });
         let maps = maps.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Accepted { tier, first: (first, code), parts } = accepted.map_err(|misfit| too_much(program, misfit))?;
@@ -194,7 +200,7 @@ impl Loaded {
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut maps = Maps::of(memory, name);
         let code = maps.linked(object)?;
-        let program = load(&code, object, name, maps.flags)?;
+        let program = load(&code, object, name, (maps.hook, maps.flags))?;
         Ok(maps.loaded(program, Tier::Whole))
     }
 
@@ -206,6 +212,11 @@ impl Loaded {
     /// What it knows of ports; what it has no use for is not there.
     pub fn ports(&self) -> &PortMaps {
         &self.ports
+    }
+
+    /// Where it runs.
+    pub fn hook(&self) -> Hook {
+        self.hook
     }
 
     /// What it was loaded with ([`FRAGS`]); a program that is to take its place needs the same.
@@ -259,12 +270,13 @@ struct Maps<'m> {
     /// Parts that there can be.
     entries: u32,
     /// Of the programs.
+    hook: Hook,
     flags: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, flags: 0 }
+        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, hook: Hook::Xdp, flags: 0 }
     }
 
     /// Code with the numbers of maps.
@@ -274,7 +286,7 @@ impl<'m> Maps<'m> {
         for &(slot, map) in &object.maps {
             let (fd, source) = match map {
                 MapUse::Memory => (self.memory.map(), VALUE),
-                MapUse::Devices => (made(&mut self.ports.devices, MapType::DevMap, PORTS, name)?, MAP),
+                MapUse::Devices => (made(&mut self.ports.devices, devices(self.hook), PORTS, name)?, MAP),
                 MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
                 MapUse::Taps => (rings(&mut self.ports.taps, name)?, MAP),
@@ -294,17 +306,17 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, tier: Tier) -> Loaded {
-        Loaded { program, ports: self.ports, parts: self.parts, tier, flags: self.flags }
+        Loaded { program, ports: self.ports, parts: self.parts, tier, hook: self.hook, flags: self.flags }
     }
 }
 
 /// Has the kernel verify code, and take it.
-fn load(code: &[u8], object: &Object, name: &str, flags: u32) -> Result<OwnedFd, LoadError> {
-    sys::prog_load(code, name, flags, &mut []).map_err(|error| match error.raw_os_error() {
+fn load(code: &[u8], object: &Object, name: &str, (hook, flags): (Hook, u32)) -> Result<OwnedFd, LoadError> {
+    sys::prog_load(hook, code, name, flags, &mut []).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) => LoadError::Refused(error),
         // Its log would be as long as what it has seen.
         Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-        _ => refusal(code, object, name, flags),
+        _ => refusal(code, object, name, (hook, flags)),
     })
 }
 
@@ -319,6 +331,14 @@ fn verifier() -> String {
     let status = read("/proc/self/status");
     let rights = status.lines().find(|line| line.starts_with("CapEff:")).unwrap_or_default();
     format!("{} {} {rights}", read("/proc/sys/kernel/osrelease").trim(), read("/proc/sys/kernel/version").trim())
+}
+
+/// The kind of map that a hook's programs find devices in.
+fn devices(hook: Hook) -> MapType {
+    match hook {
+        Hook::Xdp => MapType::DevMap,
+        Hook::Tc => MapType::Array,
+    }
 }
 
 /// The map, which is created where it is needed first.
@@ -349,9 +369,9 @@ pub(super) fn too_much(program: &Program, misfit: TierError<LoadError>) -> LoadE
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str, (hook, flags): (Hook, u32)) -> LoadError {
     let mut log = vec![0; LOG];
-    let error = match sys::prog_load(code, name, flags, &mut log) {
+    let error = match sys::prog_load(hook, code, name, flags, &mut log) {
         // It was refused a moment ago: a lack that has passed.
         Ok(_) => return io::Error::from(io::ErrorKind::ResourceBusy).into(),
         Err(error) => error,

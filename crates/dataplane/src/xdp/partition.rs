@@ -10,7 +10,7 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, Stage, split};
 use codegen::bpf::{self, Accepted, Refusal};
-use codegen::kernel::{Object, Options};
+use codegen::kernel::{Hook, Object, Options};
 
 use super::load::{LoadError, Loaded, PortMaps, too_much};
 use super::memory::{MemoryError, SharedMemory};
@@ -60,7 +60,7 @@ pub fn partition(
     packets: Level,
     options: Options,
 ) -> Result<Partitioned<(SharedMemory, Loaded)>, PartitionError> {
-    partition_by(program, |split| {
+    partition_by(program, options.hook, |split| {
         let memory = SharedMemory::new(&split.workers)?;
         let loaded = Loaded::compile(&split.kernel, packets, &memory, options)?;
         Ok((memory, loaded))
@@ -86,7 +86,7 @@ pub fn code(
     packets: Level,
     options: Options,
 ) -> Result<(Partitioned<Accepted<Object>>, KernelAnswer), PartitionError> {
-    let loaded = partition_by(program, |split| {
+    let loaded = partition_by(program, options.hook, |split| {
         let memory = SharedMemory::new(&split.workers)?;
         Ok(Loaded::with_code(&split.kernel, packets, &memory, options, PortMaps::default())?.1)
     });
@@ -101,7 +101,7 @@ pub fn code(
         }
         Err(error) => return Err(error),
     };
-    let partitioned = partition_by(program, |split| {
+    let partitioned = partition_by(program, options.hook, |split| {
         let memory = SharedMemory::places(&split.workers)?;
         let take = |object: &Object| Ok::<_, Refusal<LoadError>>(object.clone());
         let accepted = bpf::compile_tiered(&split.kernel, packets, &memory, options, bpf::ANYTHING, take);
@@ -113,9 +113,10 @@ pub fn code(
 /// The same, by another way to make it.
 pub(crate) fn partition_by<T>(
     program: &Program,
+    hook: Hook,
     make: impl Fn(&Split) -> Result<T, PartitionError>,
 ) -> Result<Partitioned<T>, PartitionError> {
-    let mut limits = bpf::limits(program);
+    let mut limits = bpf::limits_at(program, hook);
     loop {
         let placement = Placement::new(program, &limits).map_err(PartitionError::Pinned)?;
         let split = split(program, &placement, &limits);

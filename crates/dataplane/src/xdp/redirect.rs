@@ -14,6 +14,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use codegen::kernel::Hook;
+
 use super::own_addresses::OwnAddressSet;
 use super::sys::{self, EXIT, FRAGS, MapType, OF_MAP, XDP_PASS, instruction};
 
@@ -22,7 +24,7 @@ const QUEUE: i16 = 16;
 const REDIRECT_MAP: i32 = 51;
 
 fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
-    let load = |flags| sys::prog_load(code, name, flags, &mut []);
+    let load = |flags| sys::prog_load(Hook::Xdp, code, name, flags, &mut []);
     // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
     match load(FRAGS) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0),
@@ -32,7 +34,7 @@ fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
 
 /// The program that lets every packet through, loaded with these flags.
 pub fn pass(flags: u32) -> io::Result<OwnedFd> {
-    sys::prog_load(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
+    sys::prog_load(Hook::Xdp, &[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.

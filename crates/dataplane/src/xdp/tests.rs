@@ -4,6 +4,7 @@ mod deadlines;
 mod fragments;
 mod pins;
 mod taps;
+mod tc;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,7 @@
 //! The interpreter and the kernel must agree: random programs, loaded and run by the kernel's test run. Some of them
 //! run on the virtual machine (`codegen::bpf::vm`), too, and all of them where the kernel lets this process load
-//! nothing.
+//! nothing. Some are programs of traffic control, whose checksums are kept by operations; these run on the interpreter
+//! and as native code in that form, too.
 //!
 //! `PROGRAMS=n`: how many must run, 2000 if not set; the other variables are those of the test with native code. A
 //! refusal of the kernel's verifier is written to `verifier.log` in cargo's directory for tests.
@@ -15,16 +16,16 @@ use baker::ir::interp::Machine;
 use baker::ir::{CounterSlots, Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
 use baker::place::{Limits, Placement, Split, Stage, split};
-use codegen::kernel::Options;
+use codegen::kernel::{Hook, Options};
 use codegen::{CodegenError, OptLevel, bpf};
 use dataplane::step::Stepper;
 use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError, LoadError, MemoryError};
-use dataplane::{InterpEngine, NativeEngine, TableAccess};
+use dataplane::{EngineKind, InterpEngine, NativeEngine, TableAccess};
 
 use crate::generate::{self, Style};
 use crate::numbers::SplitMix64;
 use crate::packets::{self, Packet};
-use crate::run::{Seen, compile, control, same_outputs, same_state, show_packet};
+use crate::run::{Seen, compile, compile_by, control, same_outputs, same_state, show_packet};
 use crate::{number, said};
 
 /// Packets per program.
@@ -53,6 +54,9 @@ struct Tally {
     ran: u64,
     /// Those of them that ran on the virtual machine, too, or instead.
     interpreted: u64,
+    /// Those of them that were programs of traffic control, and of these those that keep checksums by operations.
+    at_tc: u64,
+    with_operations: u64,
     /// Long programs that were left to other runs.
     left: u64,
     /// Programs that did not run in the kernel, by reason.
@@ -80,7 +84,7 @@ fn engines(
     (level, options): (Level, Options),
     and_machine: bool,
 ) -> Result<Vec<(&'static str, KernelEngine)>, Refusal> {
-    let split = whole(program)?;
+    let split = whole(program, options.hook)?;
     // For the timers.
     let workers = program.deadline_timers().next().map(|_| {
         let workers = Arc::new(split.workers.clone());
@@ -100,9 +104,9 @@ fn engines(
 }
 
 /// A program as the kernel runs it, whole: nothing is left to workers but copies.
-fn whole(program: &Arc<Program>) -> Result<Split, Refusal> {
+fn whole(program: &Program, hook: Hook) -> Result<Split, Refusal> {
     // Growth at the end, too: the reference has the kernel's frames.
-    let limits = Limits { unsure: Box::new(|_| None), ..bpf::limits(program) };
+    let limits = Limits { unsure: Box::new(|_| None), ..bpf::limits_at(program, hook) };
     if let Some(why) = limits.whole.first() {
         return Err(Refusal::Unfit(why.clone()));
     }
@@ -136,14 +140,14 @@ fn refusal(error: KernelEngineError) -> Refusal {
 }
 
 /// Runs the packets on both. `fill` seeds the control plane's part: entries before the first packet, and changes half
-/// way.
+/// way. The kernel's part is that of `offered`, which is the program or another form of it.
 fn compare(
-    program: &Arc<Program>,
+    (program, offered): (&Arc<Program>, &Arc<Program>),
     packets: &[Packet],
     how: (Level, Options),
     fill: u64,
 ) -> Result<(Seen, bool), Refusal> {
-    let engines = engines(program, how, fill.is_multiple_of(ONE_ON_MACHINE_IN))?;
+    let engines = engines(offered, how, fill.is_multiple_of(ONE_ON_MACHINE_IN))?;
     let is_interpreted = engines.iter().any(|(name, _)| *name == MACHINE);
     let mut seen = Seen::default();
     let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
@@ -156,6 +160,13 @@ fn compare(
     for (name, engine) in engines {
         let tables = engine.tables();
         kernels.push((name, stepper(Box::new(engine), tables)?));
+    }
+    if how.1.hook == Hook::Tc {
+        let machine = Arc::new(Mutex::new(Machine::new(offered.clone())));
+        let engine = Box::new(InterpEngine::new(machine.clone()).with_layout(KERNEL_FRAMES));
+        kernels.push(("operations, interpreter", stepper(engine, TableAccess::Interp(machine))?));
+        let native = Stepper::new(offered.clone(), EngineKind::Native(OptLevel::O0, how.0));
+        kernels.push(("operations, native", native.map_err(|error| format!("no engine: {error}"))?));
     }
     let mut numbers = SplitMix64::new(fill);
     let mut now = 0;
@@ -218,13 +229,21 @@ fn random_program(seed: u64, tally: &mut Tally) {
         tally.left += 1;
         return;
     }
-    let frags = (seed / 12) % 2 == 1 && !insts().any(grows);
-    let how = (level, Options { spill, apart, frags, ..Options::default() });
-    let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
+    let divided = (seed / 12) % 2 == 1 && !insts().any(grows);
+    let operations = compile_by(&generated.text, baker::ir::lower_with_operations).expect("a valid program");
+    // What changes lengths, or takes checksums as numbers, is not the kernel's there.
+    let at_tc = (seed / 12) % 3 == 2 && whole(&operations, Hook::Tc).is_ok();
+    let (hook, offered) = if at_tc { (Hook::Tc, &operations) } else { (Hook::Xdp, &program) };
+    let how = (level, Options { hook, spill, apart, frags: divided && !at_tc, ..Options::default() });
+    let compared = catch_unwind(AssertUnwindSafe(|| compare((&program, offered), &packets, how, seed)));
+    let mut of_offered = offered.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
+    let has_operations = of_offered.any(|inst| matches!(inst.op, Op::Checksum { .. }));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok((seen, is_interpreted)) => {
             tally.ran += 1;
             tally.interpreted += u64::from(is_interpreted);
+            tally.at_tc += u64::from(at_tc);
+            tally.with_operations += u64::from(has_operations);
             tally.seen.add(&Seen { constructs: generated.constructs, ..seen });
         }
         Err(Refusal::Unfit(reason)) => *tally.unfit.entry(reason).or_default() += 1,
@@ -264,6 +283,8 @@ fn random_programs_in_the_kernel() {
             tally.ran += part.ran;
             tally.left += part.left;
             tally.interpreted += part.interpreted;
+            tally.at_tc += part.at_tc;
+            tally.with_operations += part.with_operations;
             tally.seen.add(&part.seen);
             part.unfit.into_iter().for_each(|(reason, count)| *tally.unfit.entry(reason).or_default() += count);
         }
@@ -284,6 +305,8 @@ fn random_programs_in_the_kernel() {
         );
     }
     if wanted >= 500 {
+        assert!(tally.at_tc >= wanted / 10, "{} programs of traffic control", tally.at_tc);
+        assert!(tally.with_operations > 0, "no program of traffic control keeps a checksum");
         let not_here = ["injected", "create", "extern", "staged", "conflicts", "choices", "fanned_out"];
         let missing: Vec<_> = tally.seen.missing().into_iter().filter(|name| !not_here.contains(name)).collect();
         assert_eq!(missing, [""; 0], "the programs never came to this");

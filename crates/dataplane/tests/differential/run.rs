@@ -211,6 +211,11 @@ impl Seen {
 
 /// The IR of a program, or what the compiler has against it.
 pub fn compile(text: &str) -> Result<Arc<Program>, String> {
+    compile_by(text, baker::ir::lower)
+}
+
+/// As [`compile`], by one of the ways to lower programs.
+pub fn compile_by(text: &str, lower: fn(&baker::check::hir::Program) -> Program) -> Result<Arc<Program>, String> {
     let checked = baker::check::check("random.baker", text, &baker::library::Library);
     let Some(typed) = checked.program else {
         return Err(format!(
@@ -218,7 +223,7 @@ pub fn compile(text: &str) -> Result<Arc<Program>, String> {
             baker::diag::render(&checked.diagnostics, &checked.sources, false)
         ));
     };
-    let program = baker::ir::lower(&typed);
+    let program = lower(&typed);
     match baker::ir::verify(&program) {
         Ok(()) => Ok(Arc::new(program)),
         Err(errors) => Err(errors.iter().fold("the verifier refuses it:\n".into(), |text, e| format!("{text}{e}\n"))),

@@ -235,6 +235,11 @@ impl Machine {
             Op::Sum { packet: p, offset, bytes } => {
                 self.packets[packet(*p)].sum(get(*offset), get(*bytes)).ok_or(Fault::BeyondEnd)?
             }
+            Op::Checksum { packet: p, at, covered, pseudo, optional } => {
+                let change = get(*covered) + get(*pseudo);
+                let changed = self.packets[packet(*p)].change_checksum(get(*at), change, *optional);
+                return changed.ok_or(Fault::BeyondEnd);
+            }
             Op::Trim { packet: p, bytes } => {
                 return self.packets[packet(*p)].trim(get(*bytes)).ok_or(Fault::BeyondEnd);
             }

@@ -88,6 +88,23 @@ impl Packet {
         Some(if sum == 0 { 0 } else { u128::from((sum - 1) % 0xffff + 1) })
     }
 
+    /// Brings a checksum up to date with a sum of changes (RFC 1624 equation 3). One that is `optional` stays 0, and
+    /// does not become 0.
+    pub fn change_checksum(&mut self, at: u128, change: u128, optional: bool) -> Option<()> {
+        let bits = BitRange { offset: 0, width: 16 };
+        let old = self.load_at(at, bits)?;
+        if change == 0 || (optional && old == 0) {
+            return Some(());
+        }
+        // The end-around carry: what is not 0 stays so.
+        let sum = (change + (old ^ 0xffff) - 1) % 0xffff + 1;
+        let new = match sum ^ 0xffff {
+            0 if optional => 0xffff,
+            new => new,
+        };
+        self.store_at(at, bits, new)
+    }
+
     pub fn trim(&mut self, bytes: u128) -> Option<()> {
         let len = self.len().checked_sub(bytes as usize)?;
         self.bytes.truncate(self.head + len);

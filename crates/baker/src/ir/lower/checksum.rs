@@ -9,6 +9,7 @@
 //! up in `carried`, which the next header made known takes; `packet_decap` hands it on. Where a write changes how far
 //! checksums reach, `extent` sums up what they cover before and after.
 
+use super::changes::{Changes, Written};
 use super::extent::Parts;
 use super::{Lowering, Sum};
 use crate::check::hir::LocalId;
@@ -49,6 +50,9 @@ impl<'p> Lowering<'p> {
         let protocol = self.packets[index].protocol.0 as usize;
         let moved = self.reached_by(layer, field);
         let before = self.totals(&moved, layer, Parts::Reach);
+        if self.is_checksum(index, field) {
+            self.asks_for_whole(index);
+        }
         if self.program.protocols[protocol].pseudo.contains(&(field as usize)) {
             let old = self.load_bits(index, bits);
             let change = self.number_change(old, value);
@@ -76,7 +80,7 @@ impl<'p> Lowering<'p> {
             if self.takes_pseudo(layer) {
                 let change = self.where_true(behind, change);
                 let base = self.base_of(layer);
-                self.count(layer, base, change, 1);
+                self.count_pseudo(layer, base, change);
             }
         }
         let change = self.where_true(uncounted, change);
@@ -99,6 +103,11 @@ impl<'p> Lowering<'p> {
     /// Stores bits of a header, and counts them for the checksums that cover them but for some; the header's own only
     /// where `own`.
     pub(super) fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool, but: &[usize]) {
+        self.write_covered(index, bits, Written::Value(value), own, but);
+    }
+
+    /// The same of whatever is written.
+    pub(super) fn write_covered(&mut self, index: usize, bits: BitRange, written: Written, own: bool, but: &[usize]) {
         let layer = self.packets[index].layer;
         let end = (bits.offset + bits.width).div_ceil(8);
         let mut keepers: Vec<(usize, Option<Value>)> = Vec::new();
@@ -113,16 +122,16 @@ impl<'p> Lowering<'p> {
             keepers.push((layer, None));
         }
         if keepers.is_empty() {
-            self.store_bits(index, bits, value);
+            self.write(index, bits, written);
             return self.settle(before);
         }
         let header_bits = self.program.protocols[self.packets[index].protocol.0 as usize].size * 8;
         let old = self.covering_words(index, bits, header_bits);
-        self.store_bits(index, bits, value);
-        let new = match self.packets[index].base {
+        self.write(index, bits, written);
+        let new = match (written, self.packets[index].base) {
             // The header is all there, so the store stores.
-            None => self.changed_words(&old, bits, header_bits, value),
-            Some(_) => self.covering_words(index, bits, header_bits),
+            (Written::Value(value), None) => self.changed_words(&old, bits, header_bits, value),
+            _ => self.covering_words(index, bits, header_bits),
         };
         let words = old.len() as u32;
         let mut change = self.b.constant(32, 0);
@@ -260,7 +269,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Adds a folded change to a sum that is kept folded.
-    fn add_to(&mut self, var: Var, change: Value) {
+    pub(super) fn add_to(&mut self, var: Var, change: Value) {
         let sum = self.b.get(var);
         let sum = self.sum_of(sum, change);
         let sum = self.fold_carry(sum);
@@ -325,9 +334,7 @@ impl<'p> Lowering<'p> {
     /// Brings the checksum of a known header up to date, where it is there and a condition holds. Whether there may
     /// have been anything to do.
     pub(super) fn apply_layer(&mut self, layer: usize, condition: Option<Value>) -> bool {
-        let Some(delta) = self.layers[layer].delta else { return false };
-        let sum = self.b.get(delta);
-        if self.b.as_constant(sum) == Some(0) || !self.changed.contains(&Sum::Own(layer)) {
+        if !self.has_changes(layer) || !self.changed.contains(&Sum::Own(layer)) {
             return false;
         }
         let mut there = self.there(layer);
@@ -340,7 +347,7 @@ impl<'p> Lowering<'p> {
             None => self.where_(there, |this| this.apply_at(layer)),
         }
         // Where it is not there, it is not asked for.
-        self.take(delta);
+        self.take_changes(layer);
         true
     }
 
@@ -351,10 +358,11 @@ impl<'p> Lowering<'p> {
 
     fn apply_checksum(&mut self, index: usize) {
         let layer = self.packets[index].layer;
-        let (Some(delta), Some(checksum)) = (self.layers[layer].delta, self.declared(index)) else { return };
-        let sum = self.take(delta);
-        if self.b.as_constant(sum) != Some(0) && self.changed.contains(&Sum::Own(layer)) {
-            self.update_checksum(index, checksum, sum);
+        let Some(checksum) = self.declared(index) else { return };
+        let is_changed = self.has_changes(layer);
+        let Some(changes) = self.take_changes(layer) else { return };
+        if is_changed && self.changed.contains(&Sum::Own(layer)) {
+            self.update_checksum(index, checksum, changes);
         }
     }
 
@@ -369,9 +377,13 @@ impl<'p> Lowering<'p> {
         sum
     }
 
-    /// Applies a change to the field itself.
-    pub(super) fn update_checksum(&mut self, index: usize, checksum: Checksum, change: Value) {
+    /// Applies changes to the field itself.
+    pub(super) fn update_checksum(&mut self, index: usize, checksum: Checksum, changes: Changes) {
         let bits = self.field_bits(index, checksum.field as u32);
+        if self.operations && checksum.pseudo {
+            return self.write_covered(index, bits, Written::Changes(changes, checksum.optional), false, &[]);
+        }
+        let change = changes.covered;
         let old = self.load_bits(index, bits);
         let wide = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, old));
         let complement = self.complement(wide);

@@ -229,6 +229,7 @@ impl<'p> Lowering<'p> {
         if parts == Parts::Bytes || !self.checksum_of(layer).is_some_and(|checksum| checksum.pseudo) {
             return sum;
         }
+        self.asks_for_whole(handle);
         if let Some(ender) = self.ender(layer) {
             let end = self.end_of(ender);
             let reach = self.b.binary(BinOp::Sub, end, offset);

@@ -136,10 +136,11 @@ impl<'p> Lowering<'p> {
         }
         let field = old.checksum.map(|checksum| old.fields[checksum.field].bits);
         let gone = field.is_some_and(|bits| bits.offset + bits.width <= new.size * 8);
-        if let (true, Some(delta)) = (gone, self.layers[self.packets[index].layer].delta) {
-            self.take(delta);
+        if gone {
+            self.take_changes(self.packets[index].layer);
         }
         self.apply_checksums(index);
+        self.asks_for_whole(index);
     }
 
     /// Stores that write a header of zeros and default values.

@@ -18,6 +18,8 @@ pub(super) struct Layer {
     pub inner: Option<Inner>,
     /// Sum of the changes not yet in the checksum field; `None` where there is none or the program keeps it itself.
     pub delta: Option<Var>,
+    /// Those of its pseudo header, where they are kept apart: see `changes`.
+    pub pseudo: Option<Var>,
     /// Sum of the changes of its pseudo header, while nothing behind it is known: for the checksum behind it.
     pub carried: Var,
     /// Whether the program keeps the checksum behind it in line with its pseudo header: the header was made anew, or
@@ -69,14 +71,16 @@ impl<'p> Lowering<'p> {
         parent_and_step: Option<(usize, Step)>,
         own: bool,
     ) -> usize {
-        let declared = self.program.protocols[protocol.0 as usize].checksum.is_some();
-        let delta = (declared && !own).then(|| self.zero_var(32));
+        let declared = self.program.protocols[protocol.0 as usize].checksum;
+        let delta = (declared.is_some() && !own).then(|| self.zero_var(32));
+        let is_apart = self.operations && !own && declared.is_some_and(|checksum| checksum.pseudo);
+        let pseudo = is_apart.then(|| self.zero_var(32));
         let inner = parent_and_step.map(|(parent, step)| {
             let (base, there, behind) = (self.zero_var(32), self.zero_var(1), self.zero_var(1));
             Inner { parent, step, base, there, behind }
         });
         let (carried, apart, made) = (self.zero_var(32), self.zero_var(1), self.zero_var(1));
-        self.layers.push(Layer { protocol, root, inner, delta, carried, apart, made, terms: 0 });
+        self.layers.push(Layer { protocol, root, inner, delta, pseudo, carried, apart, made, terms: 0 });
         self.layers.len() - 1
     }
 
@@ -120,7 +124,7 @@ impl<'p> Lowering<'p> {
         let carried = self.take(self.layers[scope].carried);
         if self.takes_pseudo(layer) && self.changed.contains(&Sum::Carried(scope)) {
             let base = self.base_of(layer);
-            self.count(layer, base, carried, 1);
+            self.count_pseudo(layer, base, carried);
         }
     }
 
@@ -228,12 +232,12 @@ impl<'p> Lowering<'p> {
     /// Forgets headers: they are no longer there, or no longer known to be.
     pub(super) fn forget(&mut self, layers: &[usize]) {
         for &layer in layers {
-            let Layer { inner, delta, carried, .. } = self.layers[layer];
+            let Layer { inner, delta, pseudo, carried, .. } = self.layers[layer];
             let Some(inner) = inner else { continue };
             let no = self.b.shared_constant(1, 0);
             self.b.set(inner.there, no);
             self.b.set(inner.behind, no);
-            for sum in [Some(carried), delta].into_iter().flatten() {
+            for sum in [Some(carried), delta, pseudo].into_iter().flatten() {
                 self.take(sum);
             }
         }

@@ -11,6 +11,7 @@
 mod access;
 mod aging;
 mod arrays;
+mod changes;
 mod checksum;
 mod expr;
 mod extent;
@@ -30,12 +31,23 @@ mod waiting;
 use std::collections::BTreeSet;
 
 use super::build::{Builder, Var};
-use super::{BlockId, DropReason, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
+use super::{BlockId, DropReason, Limits, Op, Ppf, PpfId, Program, Sums, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 use crate::check::own::OwnFields;
+use crate::source::Span;
 
 /// Lowers a checked program.
 pub fn lower(program: &hir::Program) -> Program {
+    lower_with(program, Sums::Arithmetic)
+}
+
+/// The same for hook and hosts that leave checksums to devices: checksums that cover pseudo headers are kept by
+/// operations ([`Sums::Operations`]).
+pub fn lower_with_operations(program: &hir::Program) -> Program {
+    lower_with(program, Sums::Operations { whole: Vec::new() })
+}
+
+fn lower_with(program: &hir::Program, sums: Sums) -> Program {
     let mut lowered = Program {
         name: program.name.clone(),
         protocols: program.protocols.clone(),
@@ -52,11 +64,16 @@ pub fn lower(program: &hir::Program) -> Program {
         timers: Vec::new(),
         queues: program.queues.clone(),
         limits: Default::default(),
+        sums,
     };
+    let operations = lowered.sums != Sums::Arithmetic;
     group::declare(program, &mut lowered);
     queue::declare(program, &mut lowered);
-    for ppf in &program.ppfs {
-        let body = lower_body(program, |lowering| lowering.ppf(ppf));
+    for (ppf, id) in program.ppfs.iter().zip(0..) {
+        let (body, whole) = lower_body(program, operations, |lowering| lowering.ppf(ppf));
+        if let (Sums::Operations { whole: found }, Some(span)) = (&mut lowered.sums, whole) {
+            found.push((PpfId(id), span));
+        }
         lowered.ppfs.push(Ppf {
             name: ppf.name.clone(),
             protocol: ppf.protocol,
@@ -66,7 +83,7 @@ pub fn lower(program: &hir::Program) -> Program {
         });
     }
     for timer in &program.timers {
-        let body = lower_body(program, |lowering| lowering.timer(timer));
+        let (body, _) = lower_body(program, operations, |lowering| lowering.timer(timer));
         let hir::Timer { table, period, slice, span, .. } = *timer;
         lowered.timers.push(Timer { name: timer.name.clone(), table, period, slice, body, span: Some(span) });
     }
@@ -86,14 +103,19 @@ fn looks_up(program: &Program, id: TableId) -> bool {
 }
 
 /// Lowers a body until it is known which headers change: there only is anything to be done about a checksum. A header
-/// that lies around others changes with their checksums, so few rounds are enough.
-fn lower_body<'p>(program: &'p hir::Program, lower: impl Fn(&mut Lowering<'p>)) -> super::Body {
+/// that lies around others changes with their checksums, so few rounds are enough. With the body where it first asks
+/// for a whole checksum.
+fn lower_body<'p>(
+    program: &'p hir::Program,
+    operations: bool,
+    lower: impl Fn(&mut Lowering<'p>),
+) -> (super::Body, Option<Option<Span>>) {
     let mut changed = BTreeSet::new();
     loop {
-        let mut lowering = Lowering::new(program, changed);
+        let mut lowering = Lowering::new(program, operations, changed);
         lower(&mut lowering);
         if lowering.counted.is_subset(&lowering.changed) {
-            return lowering.b.finish();
+            return (lowering.b.finish(), lowering.whole);
         }
         changed = &lowering.changed | &lowering.counted;
     }
@@ -129,6 +151,10 @@ struct Lowering<'p> {
     counted: BTreeSet<Sum>,
     /// Of the open loops and `switch`es, innermost last.
     exits: Vec<Exits>,
+    /// Checksums with pseudo headers are kept by operations: [`changes`].
+    operations: bool,
+    /// Where one of them is first asked for as a whole.
+    whole: Option<Option<Span>>,
 }
 
 /// What the locals of one PPF or inlined function stand for.
@@ -179,7 +205,7 @@ struct Exits {
 }
 
 impl<'p> Lowering<'p> {
-    fn new(program: &'p hir::Program, changed: BTreeSet<Sum>) -> Self {
+    fn new(program: &'p hir::Program, operations: bool, changed: BTreeSet<Sum>) -> Self {
         Lowering {
             program,
             b: Builder::default(),
@@ -190,6 +216,8 @@ impl<'p> Lowering<'p> {
             changed,
             counted: BTreeSet::new(),
             exits: Vec::new(),
+            operations,
+            whole: None,
         }
     }
 

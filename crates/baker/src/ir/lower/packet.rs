@@ -83,12 +83,15 @@ impl<'p> Lowering<'p> {
         let Packet { var, layer, .. } = self.packets[index];
         self.b.set(var, new_packet.packet);
         self.end_known(index);
-        let Layer { delta, carried, apart, .. } = self.layers[layer];
+        let Layer { delta, pseudo, carried, apart, .. } = self.layers[layer];
         let zero = self.b.shared_constant(32, 0);
         let change = new_packet.carried.unwrap_or(zero);
         let takes = self.takes_pseudo(layer);
         if let Some(delta) = delta {
-            self.b.set(delta, if takes { change } else { zero });
+            self.b.set(delta, if takes && pseudo.is_none() { change } else { zero });
+            if let Some(pseudo) = pseudo {
+                self.b.set(pseudo, if takes { change } else { zero });
+            }
             if takes && self.b.as_constant(change) != Some(0) {
                 self.counted.insert(Sum::Own(layer));
             }
@@ -148,6 +151,7 @@ impl<'p> Lowering<'p> {
         let index = self.packet_index(local);
         if self.is_checksum(index, field) {
             self.apply_checksums(index);
+            self.asks_for_whole(index);
         }
         let bits = self.field_bits(index, field);
         self.load_bits(index, bits)

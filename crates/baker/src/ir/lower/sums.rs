@@ -2,6 +2,7 @@
 //! up to. `checksum` keeps them.
 
 use super::Lowering;
+use super::changes::Changes;
 use crate::builtin::Function;
 use crate::check::hir::{Expr, LocalId};
 use crate::ir::{BinOp, CastOp, Checksum, CmpOp, Op, Ty, Value};
@@ -19,13 +20,14 @@ impl<'p> Lowering<'p> {
             return Vec::new();
         }
         let checksum = self.declared(index).expect("the checker has seen to it");
+        self.asks_for_whole(index);
         let operands: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
         match (call, &operands[..]) {
             (Function::ChecksumAdjust, &[old, new]) => {
                 let change = self.number_change(old, new);
                 match self.layers[layer].delta {
                     Some(_) => self.count(layer, self.base(index), change, 1),
-                    None => self.update_checksum(index, checksum, change),
+                    None => self.update_checksum(index, checksum, Changes::of_covered(change)),
                 }
                 Vec::new()
             }
@@ -76,9 +78,7 @@ impl<'p> Lowering<'p> {
     /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo
     /// header.
     fn forget_changes(&mut self, layer: usize) {
-        if let Some(delta) = self.layers[layer].delta {
-            self.take(delta);
-        }
+        self.take_changes(layer);
         if let (Some(inner), Some(scope)) = (self.layers[layer].inner, self.under(layer)) {
             self.none_behind(scope, Some(layer));
             let one = self.b.shared_constant(1, 1);

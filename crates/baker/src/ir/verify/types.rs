@@ -280,6 +280,7 @@ impl<'a> Checker<'a> {
             | Op::Cmp(..)
             | Op::Now
             | Op::Sum { .. }
+            | Op::Checksum { .. }
             | Op::Has { .. }
             | Op::Len { .. }
             | Op::Trim { .. }

@@ -1,11 +1,20 @@
 //! The kernel's functions, as far as programs of Millrace and of the benches call them.
 
 use super::{MAPS, Machine, Map, PACKET, RECORD, ROOM, Region, SHIFT};
+use crate::kernel::Hook;
+
+/// What functions that could not say (`-EINVAL`).
+pub(super) const FAILED: u64 = (-22i64) as u64;
 
 impl Machine {
     /// A function of the kernel.
     pub(super) fn help(&mut self, number: i32, [a, b, c, d, e]: [u64; 5]) -> Result<u64, String> {
-        let failed = (-22i64) as u64;
+        let failed = FAILED;
+        if self.hook == Hook::Tc
+            && let Some(result) = self.help_with_buffer(number, [b, c, d, e])
+        {
+            return result;
+        }
         Ok(match number {
             1 => {
                 let index = (a >> SHIFT) as usize;
@@ -33,7 +42,7 @@ impl Machine {
                 }
                 sum
             }
-            44 => {
+            44 if self.hook == Hook::Xdp => {
                 let data = self.data as i64 + i64::from(b as i32);
                 if data < 40 || self.first as i64 - data < 14 {
                     return Ok(failed);
@@ -41,7 +50,7 @@ impl Machine {
                 self.data = data as usize;
                 0
             }
-            65 => {
+            65 if self.hook == Hook::Xdp => {
                 let (before, end) = (self.end, self.end as i64 + i64::from(b as i32));
                 let is_divided = self.first < self.end;
                 if end - (self.data as i64) < 14
@@ -57,7 +66,7 @@ impl Machine {
                 }
                 0
             }
-            51 => 4,
+            51 if self.hook == Hook::Xdp => 4,
             131 => {
                 let map = (a >> SHIFT) as usize;
                 if !matches!(map.checked_sub(MAPS).and_then(|map| self.maps.get(map)), Some(Map::Rings)) {
@@ -84,8 +93,8 @@ impl Machine {
                 }
                 0
             }
-            188 => (self.end - self.data) as u64,
-            189 | 190 => {
+            188 if self.hook == Hook::Xdp => (self.end - self.data) as u64,
+            189 | 190 if self.hook == Hook::Xdp => {
                 let at = self.data + (b & u64::from(u32::MAX)) as usize;
                 let len = d as usize;
                 if at + len > self.end {

@@ -7,7 +7,7 @@ use baker::opt::Level;
 use baker::place::Split;
 use codegen::OptLevel;
 use codegen::bpf::Tier;
-use codegen::kernel::Options;
+use codegen::kernel::{Hook, Options};
 
 use super::cuts::place;
 use super::error::StepError;
@@ -34,23 +34,31 @@ impl Compiled {
             EngineKind::Native(opt, packets) => {
                 Some(NativeEngine::compile(&program, opt, packets).map_err(EngineError::from)?)
             }
-            EngineKind::Kernel(packets) => return Self::cut(&place(&program, &[]), packets, OptLevel::O3),
+            EngineKind::Kernel(packets) => {
+                return Self::cut(&place(&program, &[], Hook::Xdp), packets, OptLevel::O3, Options::default());
+            }
             EngineKind::Interp => None,
         };
         Ok(Compiled { program, kind, code, kernel: None })
     }
 
     /// Compiles a program that was cut in two, the kernel's part for its test run.
-    pub fn cut(split: &Split, packets: Level, workers: OptLevel) -> Result<Compiled, StepError> {
-        let kernel = KernelCode::split(split, packets, Options::default())?;
+    pub fn cut(split: &Split, packets: Level, workers: OptLevel, options: Options) -> Result<Compiled, StepError> {
+        let kernel = KernelCode::split(split, packets, options)?;
         Self::beside(split, kernel, packets, workers)
     }
 
     /// Compiles as much of a program as the kernel takes for its test run, as [`crate::xdp::partition`] does for its
     /// interfaces, and workers' code for the rest. Nothing is made where nothing can run there.
-    pub fn in_kernel(program: &Program, packets: Level, workers: OptLevel) -> Result<Partitioned<Compiled>, StepError> {
-        let Partitioned { placement, too_much, split, made } = partition_by(program, |split| {
-            KernelCode::split(split, packets, Options::default()).map_err(PartitionError::from)
+    pub fn in_kernel(
+        program: &Program,
+        packets: Level,
+        workers: OptLevel,
+        hook: Hook,
+    ) -> Result<Partitioned<Compiled>, StepError> {
+        let options = Options { hook, ..Options::default() };
+        let Partitioned { placement, too_much, split, made } = partition_by(program, hook, |split| {
+            KernelCode::split(split, packets, options).map_err(PartitionError::from)
         })?;
         let made = made.map(|kernel| Self::beside(&split, kernel, packets, workers)).transpose()?;
         Ok(Partitioned { placement, too_much, split, made })

@@ -5,6 +5,8 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use codegen::kernel::Hook;
+
 use super::call::{bpf, name, owned};
 
 /// Commands (`enum bpf_cmd`).
@@ -12,7 +14,8 @@ const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 
-/// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_RAW_TRACEPOINT`
+/// `BPF_PROG_TYPE_SCHED_CLS`, `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_RAW_TRACEPOINT`
+const SCHED_CLS: u32 = 3;
 const XDP: u32 = 6;
 const RAW_TRACEPOINT: u32 = 17;
 
@@ -67,10 +70,14 @@ struct TestRun {
     _pad: u32,
 }
 
-/// An XDP program, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it fits,
-/// where that is not empty.
-pub fn prog_load(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
-    load(XDP, code, named, flags, log)
+/// A program for packets, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it
+/// fits, where that is not empty.
+pub fn prog_load(hook: Hook, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let kind = match hook {
+        Hook::Xdp => XDP,
+        Hook::Tc => SCHED_CLS,
+    };
+    load(kind, code, named, flags, log)
 }
 
 /// A program for tracepoints.
@@ -105,8 +112,8 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
 }
 
-/// Runs an XDP program once with this packet, of which so many bytes are the first fragment. Gives what it returned and
-/// how many bytes of `out` hold the packet now, and how many nanoseconds it took.
+/// Runs a program once with this packet, of which, for XDP, so many bytes are the first fragment. Gives what it returned
+/// and how many bytes of `out` hold the packet now, and how many nanoseconds it took.
 pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize, u32)> {
     let context = Context { data_end: first as u32, ..Context::default() };
     // A whole packet needs none.

@@ -1,6 +1,7 @@
 //! A checksum that was right stays right, and one that was wrong stays wrong by as much, whatever an accepted program
 //! does to a packet: random programs, and checksums that are found and computed from the bytes alone.
 
+mod offloads;
 pub mod oracle;
 mod packets;
 mod programs;

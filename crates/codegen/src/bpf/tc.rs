@@ -1,0 +1,94 @@
+//! Where packets go from traffic control's ingress: to interfaces by their numbers, and to workers by the ring of the
+//! [taps](super::tap), as there are no sockets for them.
+
+use std::mem::offset_of;
+
+use baker::ir::DropId;
+use inkwell::IntPredicate;
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::{IntValue, PointerValue};
+
+use super::Kernel;
+use super::asm::Helper;
+use super::hook::GSO_SIZE;
+use super::state::Field;
+use crate::kernel::{MapUse, Punt, Tap, Verdict};
+use crate::lower::{Memory, Res};
+
+impl<'c> Kernel<'c, '_> {
+    /// Out of the interface of a port, and on at `done`; by `missing` if it has none.
+    pub(super) fn redirect_to(
+        &self,
+        state: PointerValue<'c>,
+        port: IntValue<'c>,
+        missing: BasicBlock<'c>,
+        done: BasicBlock<'c>,
+    ) -> Res<()> {
+        let builder = &self.builder;
+        let [found, sends] = self.new_blocks(["found", "sends"])?;
+        let key = self.copied(state)?;
+        self.store_once(key, self.resize(port, 32)?)?;
+        let at = self.help(Helper::MapLookupElem, &[self.map(MapUse::Devices)?.into(), key.into()])?;
+        let is_there = builder.build_int_compare(IntPredicate::NE, at, self.long(0), "")?;
+        self.likely(builder.build_conditional_branch(is_there, found, missing)?)?;
+        builder.position_at_end(found);
+        let interface = self.load_once(self.known_pointer(at)?, 32)?;
+        let is_set = builder.build_int_compare(IntPredicate::NE, interface, self.i32.const_zero(), "")?;
+        self.likely(builder.build_conditional_branch(is_set, sends, missing)?)?;
+        builder.position_at_end(sends);
+        let verdict = self.help(Helper::Redirect, &[self.resize(interface, 64)?.into(), self.long(0).into()])?;
+        self.set(state, Field::Verdict, verdict)?;
+        builder.build_unconditional_branch(done)?;
+        Ok(())
+    }
+
+    /// Notes in a record whether its packet is a super-packet.
+    pub(super) fn note_segments(&self, ctx: PointerValue<'c>, record: PointerValue<'c>) -> Res<()> {
+        let segment = self.of_context(ctx, GSO_SIZE)?;
+        self.store(self.at(record, offset_of!(Tap, segment) as u64)?, segment, 4, Memory::Table)
+    }
+
+    /// Hands a packet that goes on outside to the worker of its queue, whole, with what that goes on with in front.
+    pub(super) fn hand_over_by_ring(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        let builder = &self.builder;
+        let [goes_on, missing, done] = self.new_blocks(["goes_on", "missing", "done"])?;
+        let punted = self.number(state, Field::Punted)?;
+        let is_punted = builder.build_int_compare(IntPredicate::NE, punted, self.i64.const_zero(), "")?;
+        self.unlikely(builder.build_conditional_branch(is_punted, goes_on, done)?)?;
+
+        builder.position_at_end(goes_on);
+        let channel = self.resize(builder.build_int_sub(punted, self.long(1), "")?, 16)?;
+        let head = self.resize(self.number(state, Field::Offset)?, 32)?;
+        let total = self.total(state)?;
+        // The packet itself ends here.
+        self.set(state, Field::Verdict, self.verdict(Verdict::Drop))?;
+        let ring = self.ring(ctx, state, missing)?;
+        for &class in Tap::classes(true) {
+            let [fits, larger] = self.new_blocks(["fits", "larger"])?;
+            let (is_within, bytes) = self.has_count(total, class)?;
+            builder.build_conditional_branch(is_within, fits, larger)?;
+            builder.position_at_end(fits);
+            let record = self.reserve(ring, Tap::bytes(self.program, class), missing)?;
+            let front = self.at(record, size_of::<Tap>() as u64)?;
+            self.write_punt(state, (front, Memory::Table), channel, head, &[])?;
+            let failed =
+                self.load_bytes(ctx, self.long(0), self.at(front, Punt::bytes(self.program).into())?, bytes)?;
+            let is_read = builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
+            let len = builder.build_int_add(bytes, self.long(Punt::bytes(self.program).into()), "")?;
+            let len = self.select_int(is_read, self.resize(len, 32)?, self.i32.const_zero())?;
+            self.store(self.at(record, offset_of!(Tap, len) as u64)?, len, 4, Memory::Table)?;
+            self.note_segments(ctx, record)?;
+            // The reader is woken where it sleeps.
+            self.help(Helper::RingbufSubmit, &[record.into(), self.long(0).into()])?;
+            builder.build_unconditional_branch(done)?;
+            builder.position_at_end(larger);
+        }
+        builder.build_unconditional_branch(missing)?;
+
+        builder.position_at_end(missing);
+        self.drop_packet(state, DropId::NO_WORKER)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+}
