@@ -172,7 +172,6 @@ fn whatever_code_depends_on_is_part_of_the_key() {
         Options { apart: true, ..options },
         Options { generation: 1, ..options },
         Options { frags: true, ..options },
-        Options { hook: Hook::Tc, ..options },
     ] {
         assert_eq!(of(&split, memory, Level::Base, options, "a"), compiled, "{options:?}");
     }

@@ -112,8 +112,8 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
 }
 
-/// Runs a program once with this packet, of which, for XDP, so many bytes are the first fragment. Gives what it returned
-/// and how many bytes of `out` hold the packet now, and how many nanoseconds it took.
+/// Runs a program once with this packet, of which, for XDP, so many bytes are the first fragment. Gives what it
+/// returned, how many bytes of `out` hold the packet now, and how many nanoseconds it took.
 pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize, u32)> {
     let context = Context { data_end: first as u32, ..Context::default() };
     // A whole packet needs none.
