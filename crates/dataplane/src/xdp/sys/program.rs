@@ -25,6 +25,9 @@ const LIVE_FRAMES: u32 = 1 << 1;
 /// Packets in several parts are shown to the program, too (`BPF_F_XDP_HAS_FRAGS`).
 pub const FRAGS: u32 = 1 << 5;
 
+/// The verifier gives up where a signal comes (EAGAIN): it is asked again, so many times.
+const ATTEMPTS: u32 = 10;
+
 #[repr(C)]
 #[derive(Default)]
 struct ProgLoad {
@@ -107,8 +110,16 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
         prog_name: name(named),
         ..ProgLoad::default()
     };
-    // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new
-    // descriptor.
+    for _ in 1..ATTEMPTS {
+        // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new
+        // descriptor.
+        match unsafe { bpf(PROG_LOAD, &mut attributes) } {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            // SAFETY: as above.
+            result => return unsafe { Ok(owned(result?)) },
+        }
+    }
+    // SAFETY: as above.
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
 }
 
