@@ -97,15 +97,11 @@ pub struct Accepted<T> {
 
 impl Accepted<Object> {
     /// Offers code that was taken before, with the numbers of this process.
-    pub(super) fn offer<T, E: From<CodegenError>>(
+    pub(super) fn offer<T: Send, E: From<CodegenError> + Send>(
         self,
         memory: &Memory,
         offer: &(impl Fn(&Object) -> Result<T, Refusal<E>> + Sync),
-    ) -> Result<Accepted<T>, Refusal<E>>
-    where
-        T: Send,
-        E: Send,
-    {
+    ) -> Result<Accepted<T>, Refusal<E>> {
         let (ppfs, parts): (Vec<PpfId>, Vec<Object>) = self.parts.into_iter().unzip();
         let objects: Vec<Object> = [self.first].into_iter().chain(parts).collect();
         let mut taken = parallel::each(&objects, |object| offer(&filled(object.clone(), memory)?))?;
