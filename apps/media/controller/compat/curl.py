@@ -24,12 +24,12 @@ class Client:
         self.url = url
         self.curl.setopt(pycurl.URL, url)
 
-    def ask(self, what, uri, **options):
+    def ask(self, what, uri, take=None, **options):
         head, body = io.BytesIO(), io.BytesIO()
         self.curl.setopt(pycurl.OPT_RTSP_REQUEST, what)
         self.curl.setopt(pycurl.OPT_RTSP_STREAM_URI, uri)
         self.curl.setopt(pycurl.HEADERFUNCTION, head.write)
-        self.curl.setopt(pycurl.WRITEFUNCTION, body.write)
+        self.curl.setopt(pycurl.WRITEFUNCTION, take or body.write)
         for name, value in options.items():
             self.curl.setopt(getattr(pycurl, name), value)
         self.curl.perform()
@@ -37,7 +37,7 @@ class Client:
         if status != 200:
             sys.exit(f"{status} for {uri}:\n{head.getvalue().decode()}")
         lines = [line.split(": ", 1) for line in head.getvalue().decode().split("\r\n") if ": " in line]
-        return {name.lower(): value for name, value in lines}, body.getvalue().decode()
+        return {name.lower(): value for name, value in lines}, body.getvalue()
 
 
 def pair():
@@ -76,22 +76,27 @@ def by_udp(media, reports):
             return packets
 
 
-def by_connection(client):
-    packets, rest = [], []
+class Carried:
+    """Packets on the connection: the first ones come right behind the answer to PLAY."""
 
-    def take(data):
-        channel, packet = data[1], data[4:]
-        if channel == 0:
-            packets.append(packet)
-        elif is_bye(packet):
-            rest.append(packet)
+    def __init__(self):
+        self.packets, self.is_over = [], False
 
     # What libcurl calls where there is no INTERLEAVEFUNCTION, which pycurl does not know.
-    client.curl.setopt(pycurl.WRITEFUNCTION, take)
-    while not rest:
+    def take(self, data):
+        channel, packet = data[1], data[4:]
+        if channel == 0:
+            self.packets.append(packet)
+        elif is_bye(packet):
+            self.is_over = True
+
+
+def by_connection(client, carried):
+    client.curl.setopt(pycurl.WRITEFUNCTION, carried.take)
+    while not carried.is_over:
         client.curl.setopt(pycurl.OPT_RTSP_REQUEST, pycurl.RTSPREQ_RECEIVE)
         client.curl.perform()
-    return packets
+    return carried.packets
 
 
 def picture(packets):
@@ -116,7 +121,7 @@ client = Client(url)
 headers, _ = client.ask(pycurl.RTSPREQ_OPTIONS, url)
 assert "PLAY" in headers["public"], headers
 headers, description = client.ask(pycurl.RTSPREQ_DESCRIBE, url)
-controls = [line[10:] for line in description.split("\r\n") if line.startswith("a=control:")]
+controls = [line[10:] for line in description.decode().split("\r\n") if line.startswith("a=control:")]
 track = controls[1] if "://" in controls[1] else headers["content-base"].rstrip("/") + "/" + controls[1]
 if transport == "udp":
     sockets = pair()
@@ -125,8 +130,9 @@ if transport == "udp":
 else:
     wanted = "RTP/AVP/TCP;unicast;interleaved=0-1"
 client.ask(pycurl.RTSPREQ_SETUP, track, OPT_RTSP_TRANSPORT=wanted)
-headers, _ = client.ask(pycurl.RTSPREQ_PLAY, url, RANGE="npt=0.000-")
-packets = by_udp(*sockets) if transport == "udp" else by_connection(client)
+carried = Carried()
+client.ask(pycurl.RTSPREQ_PLAY, url, None if transport == "udp" else carried.take, RANGE="npt=0.000-")
+packets = by_udp(*sockets) if transport == "udp" else by_connection(client, carried)
 client.ask(pycurl.RTSPREQ_TEARDOWN, url)
 with open(file, "wb") as output:
     output.write(picture(packets))

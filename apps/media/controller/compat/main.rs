@@ -246,7 +246,7 @@ fn films_are_viewed_again_from_the_cache() {
     let film = scratch.path("film.mkv");
     players::film(&media.viewers, &film, SECONDS);
     let expected = players::frames(&media.viewers, &film);
-    let camera = camera(&media, Some(&film));
+    let mut camera = camera(&media, Some(&film));
     let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/film";
     let views = |what: &str, (name, player): (&str, players::Player), transport: &str| {
         let frames = player(&media.viewers, url, transport, &scratch.path(""));
