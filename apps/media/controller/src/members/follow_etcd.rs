@@ -6,22 +6,18 @@ use std::time::Duration;
 use hyper::Method;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::attempts::{Attempts, PAUSES};
 use super::client::{Connection, Fault, Watch};
 use super::etcd::{self, Ask, Said};
 use super::found::Kept;
 use super::report::Reporter;
 use crate::pools::learnt::News;
-use crate::proxy::pause;
 use crate::settings::members::{Endpoint, Etcd};
 
 /// Keys that are asked for at once; fewer where the answer would be too large.
 const PAGE: usize = 256;
 /// Changes are collected for so long.
-const COLLECTS: Duration = Duration::from_millis(50);
-/// The first pause between attempts, and the longest one.
-pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(15)];
-/// What has gone well for so long is no attempt in vain.
-pub(super) const STEADY: Duration = Duration::from_secs(10);
+pub(super) const COLLECTS: Duration = Duration::from_millis(50);
 
 /// A request with its answer; what etcd says is wrong is said in its words.
 pub(super) async fn ask(connection: &mut Connection, ask: Ask) -> Result<Vec<u8>, Fault> {
@@ -42,22 +38,18 @@ pub(super) async fn open(endpoint: &Endpoint, of: &Etcd) -> Result<Connection, F
 
 /// Follows members, for ever.
 pub(super) async fn run(of: Etcd, reporter: Reporter) {
-    let (mut at, mut attempts) = (0, 0);
+    let (mut at, mut attempts) = (0, Attempts::new());
     loop {
         let endpoint = &of.endpoints[at % of.endpoints.len()];
-        let begun = Instant::now();
+        attempts.begin();
         let Err(fault) = follow(endpoint, &of, &reporter).await else {
             // It is listed again where it was.
             sleep(PAUSES[0]).await;
             continue;
         };
         reporter.tell(News::Lost(fault.to_string())).await;
-        if begun.elapsed() >= STEADY {
-            attempts = 0;
-        }
-        // All endpoints are tried before the pause grows.
-        sleep(pause::after(attempts / of.endpoints.len() as u32, PAUSES[0], PAUSES[1])).await;
-        attempts += 1;
+        attempts.end();
+        sleep(attempts.pause(of.endpoints.len(), PAUSES[1])).await;
         at += 1;
     }
 }

@@ -4,24 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use hyper::Method;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::attempts::{Attempts, PAUSES};
 use super::client::{Connection, Fault};
-use super::follow_etcd::{PAUSES, STEADY};
+use super::follow_etcd::COLLECTS;
 use super::found::judge;
 use super::kubernetes::{self, Said, Slice};
 use super::report::Reporter;
 use crate::pools::learnt::News;
-use crate::proxy::pause;
 use crate::settings::members::{Endpoint, Kubernetes};
 
 /// Slices of one service at most: of those that are there by default each has a hundred endpoints.
 const MOST_SLICES: usize = 1024;
-/// Changes are collected for so long.
-const COLLECTS: Duration = Duration::from_millis(50);
 /// Where pods find their namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// Where pods are told the API server.
@@ -45,22 +42,17 @@ impl Known {
 
 /// Follows members, for ever.
 pub(super) async fn run(of: Kubernetes, reporter: Reporter) {
-    let (mut attempts, mut known) = (0, Known::default());
+    let (mut attempts, mut known) = (Attempts::new(), Known::default());
     loop {
-        let begun = Instant::now();
+        attempts.begin();
         let ended = follow(&of, &mut known, &reporter).await;
-        let is_steady = begun.elapsed() >= STEADY;
-        if is_steady {
-            attempts = 0;
-        }
-        match ended {
+        match (ended, attempts.end()) {
             // The API server ends each watch after a while.
-            Ok(()) if is_steady => continue,
-            Ok(()) => {}
-            Err(fault) => reporter.tell(News::Lost(fault.to_string())).await,
+            (Ok(()), true) => continue,
+            (Ok(()), false) => {}
+            (Err(fault), _) => reporter.tell(News::Lost(fault.to_string())).await,
         }
-        sleep(pause::after(attempts, PAUSES[0], PAUSES[1])).await;
-        attempts += 1;
+        sleep(attempts.pause(1, PAUSES[1])).await;
     }
 }
 

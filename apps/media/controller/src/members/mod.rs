@@ -8,10 +8,12 @@
 //! | `lines` | texts by lines, of pieces as they come |
 //! | `client` | requests by HTTP and TLS |
 //! | `report` | what the proxy is told |
+//! | `attempts` | pauses between attempts to reach them |
 //! | `follow_etcd`, `follow_kubernetes` | lists and watches |
 //! | `registration` | this proxy's own key in etcd |
 //! | `watchers` | the thread in which they run: what they read delays nobody's packets |
 
+mod attempts;
 mod client;
 pub mod etcd;
 mod etcd_value;

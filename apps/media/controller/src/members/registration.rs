@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use super::attempts::{Attempts, PAUSES};
 use super::client::{Connection, Fault};
 use super::etcd::{self, Entry, Set};
-use super::follow_etcd::{PAUSES, STEADY, ask, open};
+use super::follow_etcd::{ask, open};
 use super::report::Reporter;
 use crate::pools::learnt::News;
-use crate::proxy::pause;
 use crate::settings::members::{Announce, Etcd};
 
 /// How long the end of a registration may take.
@@ -43,10 +43,10 @@ struct Held {
 impl Registration {
     /// Keeps it up until it is no more wanted, or nobody can want it any more.
     pub(super) async fn run(mut self) {
-        let (mut at, mut attempts, mut held) = (0, 0, Held::default());
+        let (mut at, mut attempts, mut held) = (0, Attempts::new(), Held::default());
         loop {
             let endpoint = &self.of.endpoints[at % self.of.endpoints.len()];
-            let begun = Instant::now();
+            attempts.begin();
             let fault = match open(endpoint, &self.of).await {
                 Ok(mut connection) => match self.keep(&mut connection, &mut held).await {
                     Ok(()) => return,
@@ -55,19 +55,16 @@ impl Registration {
                 Err(fault) => fault,
             };
             self.tell(&mut held, Err(fault.to_string())).await;
-            if begun.elapsed() >= STEADY {
-                attempts = 0;
-            }
+            attempts.end();
             // It is to be back before the lease ends, which begins anew where etcd does.
             let ttl = self.wanted.borrow().as_ref().map_or(PAUSES[1], |own| own.ttl);
             let longest = PAUSES[1].min(ttl / 4);
-            let pause = pause::after(attempts / self.of.endpoints.len() as u32, PAUSES[0], longest);
+            let pause = attempts.pause(self.of.endpoints.len(), longest);
             tokio::select! {
                 () = sleep(pause) => {}
                 // Nobody can be told that this proxy goes: the lease ends by itself.
                 _ = self.wanted.wait_for(Option::is_none) => return,
             }
-            attempts += 1;
             at += 1;
         }
     }

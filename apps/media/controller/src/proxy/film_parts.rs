@@ -23,7 +23,7 @@ const MOST_ENDED: usize = 64;
 type Part = (f64, f64);
 
 /// Those of a film.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Parts {
     /// What is being recorded,
     growing: HashMap<UpstreamId, Part>,
@@ -86,7 +86,7 @@ impl<W: World> Proxy<W> {
             over.extend(sorted.windows(2).filter(|two| two[0].1.1 >= two[1].1.0).map(|two| two[0].0));
             match self.film_parts.get_mut(key) {
                 Some(own) => own.update(parts),
-                // Who is alone with a film needs no memory of it.
+                // There is nothing to remember.
                 None if parts.is_empty() => {}
                 None => _ = self.film_parts.insert(key.to_owned(), Parts { growing: parts, ended: Vec::new() }),
             }

@@ -318,8 +318,10 @@ impl<W: World> Proxy<W> {
         let used = |id: ServerId| self.upstreams.values().any(|own| own.server == Some(id));
         let known: Vec<_> = self.pools.learnt().map(|(pool, own)| (pool.clone(), own.source.clone())).collect();
         self.pools.configure(&settings, self.now, used);
-        let is_known = |pool: &str, source| self.pools.learnt().any(|own| own.0 == pool && own.1.source == source);
-        let forgotten = known.into_iter().filter(|(pool, source)| !is_known(pool, source.clone()));
+        let is_known = |(pool, source): &(String, Arc<_>)| {
+            self.pools.learnt().any(|(name, own)| name == pool && own.source == *source)
+        };
+        let forgotten = known.into_iter().filter(|own| !is_known(own));
         self.records.members.extend(forgotten.map(|own| own.0));
         own_name(&settings).into_iter().for_each(|name| self.pseudonym = name);
         self.settings = settings;

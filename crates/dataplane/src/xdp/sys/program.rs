@@ -110,17 +110,15 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
         prog_name: name(named),
         ..ProgLoad::default()
     };
-    for _ in 1..ATTEMPTS {
-        // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new
-        // descriptor.
+    let mut more = 1..ATTEMPTS;
+    loop {
+        // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
         match unsafe { bpf(PROG_LOAD, &mut attributes) } {
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
-            // SAFETY: as above.
-            result => return unsafe { Ok(owned(result?)) },
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && more.next().is_some() => {}
+            // SAFETY: the result is a new descriptor.
+            result => return result.map(|fd| unsafe { owned(fd) }),
         }
     }
-    // SAFETY: as above.
-    unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
 }
 
 /// Runs a program once with this packet, of which, for XDP, so many bytes are the first fragment. Gives what it
