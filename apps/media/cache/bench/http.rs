@@ -2,7 +2,6 @@
 //! files. Servers are on one CPU, clients on the other; each connection asks for one segment after the other.
 
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,12 +9,13 @@ use lab::Running;
 
 use super::Directory;
 use super::client::{Client, segments};
+use super::cost::{self, Cost, Meter};
 use crate::media::network::{ENDS_CPU, HOST_CPU, Network};
 use crate::media::systems::Millrace;
 use crate::results::Results;
 use crate::stream::stay;
 use crate::translate::source::Source;
-use crate::{Effort, text, veth};
+use crate::{Effort, text};
 
 const SYSTEMS: [&str; 2] = ["millrace", "nginx"];
 /// At the host between.
@@ -28,13 +28,6 @@ const RECORDED: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(5)
 const CONNECTIONS: [usize; 2] = [1, 16];
 const WINDOW: [Duration; 2] = [Duration::from_secs(5), Duration::from_millis(500)];
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What a system has cost.
-struct Cost {
-    gbit_per_second: f64,
-    machine: f64,
-    process: f64,
-}
 
 /// Both systems by turns.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
@@ -79,17 +72,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
             }
         }
         for (name, all) in SYSTEMS.iter().zip(&all) {
-            let of = |value: fn(&Cost) -> f64| all.iter().map(value).collect();
-            results.add(&case, name, "gbit_per_second", "of bodies", of(|own| own.gbit_per_second));
-            let unit = "s of CPU time for 10^9 bits of bodies, whole machine";
-            results.add(&case, name, "cpu_seconds_per_gbit", unit, of(|own| own.machine));
-            results.add(
-                &case,
-                name,
-                "server_cpu_seconds_per_gbit",
-                "the same of the server's process",
-                of(|own| own.process),
-            );
+            cost::add(results, &case, name, "bodies", all);
         }
     }
     millrace.end()
@@ -146,7 +129,8 @@ fn cost(
         }
     }
     drop(client);
-    let (busy, process, start) = (veth::busy()?, process_time(id)?, Instant::now());
+    let meter = Meter::start(id)?;
+    let start = Instant::now();
     let client = |number: usize| {
         stay(ENDS_CPU, false)?;
         let (mut client, mut body, mut bytes) = (Client::new(place)?, Vec::new(), 0u64);
@@ -166,15 +150,5 @@ fn cost(
         let all: Vec<_> = (0..connections).map(|number| scope.spawn(move || client(number))).collect();
         all.into_iter().map(|own| own.join().map_err(|_| "a client has panicked")?).sum::<Result<u64, String>>()
     })?;
-    let (seconds, gbit) = (start.elapsed().as_secs_f64(), bytes as f64 * 8.0 / 1e9);
-    let (busy, process) = ((veth::busy()? - busy) / 1e9, process_time(id)? - process);
-    Ok(Cost { gbit_per_second: gbit / seconds, machine: busy / gbit, process: process / gbit })
-}
-
-/// Seconds of CPU time of a process so far.
-fn process_time(id: u32) -> Result<f64, String> {
-    let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{id}/stat"))).map_err(text)?;
-    // The name may have spaces; user and system time are the 14th and 15th field, in ticks of 10 ms.
-    let fields = stat.rsplit_once(") ").map_or("", |own| own.1).split(' ');
-    Ok(fields.skip(11).take(2).filter_map(|own| own.parse::<f64>().ok()).sum::<f64>() / 100.0)
+    meter.cost(bytes)
 }

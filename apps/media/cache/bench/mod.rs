@@ -6,16 +6,19 @@
 //! | `entries` | operations with 10, 1000, 100 000 segments in the catalogue |
 //! | `forwarding` | how much a stream in the kernel is slowed where it is recorded |
 //! | `http` | segments by HTTP, against nginx with the same files |
+//! | `rtsp` | a recorded film by RTSP, against VLC's server with the same film |
 //! | `many` | 40 streams that are recorded while 400 viewers are served by HTTP |
-//! | `client`, `files` | who asks for segments; what there is on the disk |
+//! | `client`, `files`, `cost` | who asks for segments; what there is on the disk; what serving costs |
 
 mod client;
+mod cost;
 mod entries;
 mod files;
 mod forwarding;
 mod http;
 mod many;
 mod record;
+mod rtsp;
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +31,15 @@ struct Directory(PathBuf);
 impl Directory {
     /// On the disk that is to be measured: `DIRECTORY`, or `target/bench`.
     fn new(name: &str) -> Result<Directory, String> {
-        let on = std::env::var_os("DIRECTORY").map_or_else(|| PathBuf::from("target/bench"), PathBuf::from);
+        Directory::at(&std::env::var_os("DIRECTORY").map_or_else(|| PathBuf::from("target/bench"), PathBuf::from), name)
+    }
+
+    /// Where other users may read.
+    fn of_all(name: &str) -> Result<Directory, String> {
+        Directory::at(&std::env::temp_dir(), name)
+    }
+
+    fn at(on: &Path, name: &str) -> Result<Directory, String> {
         let path = on.join(format!("cache-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(text)?;
         Ok(Directory(path))
@@ -46,7 +57,7 @@ impl Drop for Directory {
 }
 
 /// Runs all parts, or those that `PART=record` names: record, entries, forwarding, http,
-/// many.
+/// rtsp, many.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
     let parts = std::env::var("PART").unwrap_or_default();
@@ -59,13 +70,16 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     let live = lab::has_privileges().map_err(text)? && std::thread::available_parallelism().map_or(1, |n| n.get()) > 1;
     if !live {
-        results.note("forwarding, http, many: not measured, they need root and two CPUs");
+        results.note("forwarding, http, rtsp, many: not measured, they need root and two CPUs");
     }
     if live && wanted("forwarding") {
         forwarding::measure(effort, &mut results)?;
     }
     if live && wanted("http") {
         http::measure(effort, &mut results)?;
+    }
+    if live && wanted("rtsp") {
+        rtsp::measure(effort, &mut results)?;
     }
     if live && wanted("many") {
         many::measure(effort, &mut results)?;

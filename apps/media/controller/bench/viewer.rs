@@ -1,12 +1,13 @@
 //! Viewers: their RTSP, and the sockets that their packets come to.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use wire::rtsp::framing::{Framer, Item};
 use wire::rtsp::message::{Request, Response};
+use wire::sdp::{self, Description};
 
 use super::network::{self, ORIGIN};
 use crate::text;
@@ -48,33 +49,49 @@ impl Viewer {
 
     /// The same of a stream that the proxy has by a path.
     pub fn of(number: usize, path: &str) -> Result<Viewer, String> {
-        let stream = TcpStream::connect(network::proxy()).map_err(|error| format!("viewer {number}: {error}"))?;
+        Viewer::at(network::proxy(), number, path)
+    }
+
+    /// The same at any server: of the first track of what it has by a path.
+    pub fn at(server: SocketAddr, number: usize, path: &str) -> Result<Viewer, String> {
+        let stream = TcpStream::connect(server).map_err(|error| format!("viewer {number}: {error}"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
-        let url = format!("rtsp://{}/{path}", network::proxy());
+        let url = format!("rtsp://{server}/{path}");
         let mut own = Viewer { stream, framer: Framer::default(), cseq: 0, session: String::new(), url };
-        own.ask("DESCRIBE", "", &[("Accept", "application/sdp")])?;
+        let url = own.url.clone();
+        let answer = own.ask("DESCRIBE", &url, &[("Accept", "application/sdp")])?;
+        let description = Description::parse(&answer.body).map_err(|error| format!("{url}: {error:?}"))?;
+        let base = sdp::base(answer.headers.get("content-base"), answer.headers.get("content-location"), &url);
+        let (track, all) = (description.media_control(0, base), description.control(base));
         let ports = format!("RTP/AVP;unicast;client_port={}-{}", port(number), port(number) + 1);
-        let answer = own.ask("SETUP", "/trackID=0", &[("Transport", &ports)])?;
+        let answer = own.ask("SETUP", &track, &[("Transport", &ports)])?;
         let session = answer.headers.get("session").ok_or("SETUP named no session")?;
         own.session = session.split(';').next().unwrap_or_default().to_owned();
+        own.url = all;
         Ok(own)
     }
 
     pub fn play(&mut self) -> Result<(), String> {
-        self.ask("PLAY", "", &[("Range", "npt=0.000-")]).map(drop)
+        self.ask_all("PLAY", &[("Range", "npt=0.000-")]).map(drop)
     }
 
     pub fn keep_alive(&mut self) -> Result<(), String> {
-        self.ask("GET_PARAMETER", "", &[]).map(drop)
+        self.ask_all("GET_PARAMETER", &[]).map(drop)
     }
 
     pub fn tear_down(mut self) -> Result<(), String> {
-        self.ask("TEARDOWN", "", &[]).map(drop)
+        self.ask_all("TEARDOWN", &[]).map(drop)
     }
 
-    fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Response, String> {
-        let mut request = Request::new(method, &format!("{}{path}", self.url));
+    /// Asks for something of the whole presentation.
+    fn ask_all(&mut self, method: &str, headers: &[(&str, &str)]) -> Result<Response, String> {
+        let url = self.url.clone();
+        self.ask(method, &url, headers)
+    }
+
+    fn ask(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Result<Response, String> {
+        let mut request = Request::new(method, url);
         self.cseq += 1;
         request.headers.push("CSeq", self.cseq.to_string());
         if !self.session.is_empty() {
