@@ -1,7 +1,7 @@
 //! The media proxy between other people's programs: GStreamer's RTSP server, and ffmpeg, mpv, GStreamer, libcurl and
 //! Chromium as players. `make compat` runs this. Every decoded frame is compared with the same at the source.
 //!
-//! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no RTSP.
+//! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no client for RTSP.
 
 mod browser;
 mod players;
@@ -273,6 +273,56 @@ fn films_are_viewed_again_from_the_cache() {
         }
     }
     assert_eq!((media.metric("media_film_misses_total"), media.metric("media_film_partial_total")), (1, 0));
+    media.stop();
+}
+
+/// A film of which a part is in the cache: players get that, and the rest from GStreamer's server, each frame once.
+#[test]
+fn films_go_on_at_their_server() {
+    const SECONDS: u32 = 9;
+    let section = "[controllers.media.limits]";
+    let scratch = Scratch::new();
+    let sections = format!(
+        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nfilms = \"rtsp://10.0.2.11:8554/\"\n\
+         fresh = \"1h\"\n\n{section}",
+        scratch.path("cache")
+    );
+    let media = Media::start("xdp", &[(section, &sections)]);
+    let film = scratch.path("film.mkv");
+    players::film(&media.viewers, &film, SECONDS);
+    let expected = players::frames(&media.viewers, &film);
+    let _camera = camera(&media, Some(&film));
+    let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/film";
+    let mut count = 0;
+    for (name, player) in PLAYERS {
+        for transport in ["udp", "tcp"] {
+            // Somebody views the first seconds, and leaves in the middle of a group of pictures.
+            let part = players::live(&media.viewers, url, "tcp", "4.4");
+            assert!(expected.starts_with(&part) && part.len() > 100, "{} frames", part.len());
+            media.wait("it is not recorded", |media| {
+                let all = media.json(&["media", "cache", "ls"]);
+                all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|own| !own["ended"].is_null()))
+            });
+            let frames = player(&media.viewers, url, transport, &scratch.path(""));
+            let same = frames.iter().zip(&expected).take_while(|(own, sent)| own == sent).count();
+            let again = media.metric("media_film_repeated_total");
+            println!("{name} over {transport}: {same} of {} frames, {again} packets came again", expected.len());
+            // GStreamer ends where the film does by its own clock: of its end so much is missing as the server took to
+            // begin.
+            let most = if name == "GStreamer" { KEY / 2 } else { 0 };
+            let is_whole = expected.starts_with(&frames) && frames.len() + most >= expected.len();
+            assert!(is_whole, "{name} over {transport}: {} frames", frames.len());
+            count += 1;
+            assert_eq!(media.metric("media_film_partial_total"), count);
+            media.wait("it is removed", |media| {
+                for own in media.json(&["media", "cache", "ls"]).as_array().unwrap() {
+                    // What is still recorded is removed when it has ended.
+                    media.millrace(&["media", "cache", "rm", &own["id"].to_string()]);
+                }
+                media.json(&["media", "cache", "ls"]).as_array().unwrap().is_empty()
+            });
+        }
+    }
     media.stop();
 }
 

@@ -91,7 +91,7 @@ fn gstreamer(place: &Namespace, url: &str, transport: &str, folder: &str) -> Vec
     };
     let sink = format!("location={file}");
     let from = ["-q", "rtspsrc", &source[0], &source[1], "!", "rtph264depay", "!"];
-    let to = ["video/x-h264,stream-format=byte-stream", "!", "filesink", &sink];
+    let to = ["video/x-h264,stream-format=byte-stream", "!", "filesink", "buffer-mode=unbuffered", &sink];
     run(place, "gst-launch-1.0", &[&from[..], &to].concat());
     frames(place, &file)
 }

@@ -22,7 +22,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
         plain(Kind::Gauge, "media_streams", "presentations that come from origins", streams as u64),
     ];
-    let counters: [(&str, &str, u64); 38] = [
+    let counters: [(&str, &str, u64); 39] = [
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_loops_total", "requests that had been here, or come through too many proxies", counts.loops),
@@ -56,6 +56,11 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_state_failed_total", "attempts to keep sessions on disk that failed", counts.unwritten),
         ("media_film_hits_total", "films that began from the cache", counts.film_hits),
         ("media_film_partial_total", "of these, films that went on at their origins", counts.film_partial),
+        (
+            "media_film_repeated_total",
+            "packets that origins sent again where copies ended, and viewers had",
+            counts.film_repeated,
+        ),
         ("media_film_misses_total", "films of which the cache had nothing", counts.film_misses),
         ("media_film_revalidated_total", "films that were as their origins have them", counts.film_revalidated),
         ("media_film_bytes_total", "bytes of films' packets that came from the cache", counts.film_bytes),

@@ -1,15 +1,17 @@
 //! Copies of origins' films: what was recorded of them while somebody played them, as films of their own. What there is
-//! of one ends where nobody has played on; the origin has the rest.
+//! of one ends where nobody has played on; the origin has the rest. That begins where a decoder can, so a copy is left
+//! at its last access point.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use media_cache::{Cache, Summary};
+use wire::rtp::Header;
 use wire::rtsp::range::Range;
 use wire::sdp::Description;
 
-use super::film::{Begin, Film, Reading};
+use super::film::{Begin, Film, Next, Reading};
 use super::recorded::RecordedFilm;
 use super::timeline::{Timeline, summaries};
 
@@ -21,6 +23,13 @@ pub const ANY: &str = "any.films.invalid";
 const KEY: &str = "film ";
 /// A film that lacks so little at its end is whole; one that has so little behind a place has nothing there.
 const SLACK: Duration = Duration::from_secs(1);
+/// Sound may come so long behind the picture that it belongs to: so much of it is taken from the copy where pictures
+/// are the origin's already.
+const BEHIND: Duration = Duration::from_millis(500);
+/// Between two looks how far one is that is being recorded.
+const LOOK: Duration = Duration::from_secs(1);
+/// Packets around a copy's end that are compared with the origin's at most.
+const MOST_AROUND: usize = 20_000;
 
 /// By what a film is found, given its URL at its origin, or in its pool.
 pub fn key(url: &str, pool: Option<&str>) -> String {
@@ -104,11 +113,30 @@ pub enum Found {
     Nothing,
 }
 
+/// Where a copy is left.
+#[derive(Clone, Copy, Debug)]
+struct Leaves {
+    /// When the first packet that the origin is to send came,
+    at: Duration,
+    /// whose track this is,
+    track: usize,
+    /// and where the film is there, by its timestamp: the origin is asked for that, and an instant less would be the
+    /// access point before.
+    npt: Duration,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct CopiedFilm {
     film: RecordedFilm,
     length: Duration,
+    /// The tracks that are read, and how far they are.
+    tracks: Vec<usize>,
+    at: Duration,
+    leaves: Option<Leaves>,
+    /// Whether that is known, or when it was looked for.
+    is_known: bool,
+    looked: Option<Instant>,
 }
 
 impl CopiedFilm {
@@ -130,7 +158,48 @@ impl CopiedFilm {
         if !any && expires < now.as_micros() as u64 {
             return Ok(Found::Old(Validators::new(film.description(), Some(&modified))));
         }
-        Ok(Found::Film(Box::new(CopiedFilm { film, length })))
+        let (tracks, at, leaves, is_known, looked) = (Vec::new(), Duration::ZERO, None, false, None);
+        Ok(Found::Film(Box::new(CopiedFilm { film, length, tracks, at, leaves, is_known, looked })))
+    }
+
+    /// Looks for the place where it is left, unless it is known or there is none yet.
+    fn look(&mut self) -> Result<(), String> {
+        if self.is_known || self.looked.is_some_and(|then| then.elapsed() < LOOK) {
+            return Ok(());
+        }
+        if self.looked.replace(Instant::now()).is_some() {
+            self.film.refresh();
+        }
+        let (_, end, grows) = self.film.span_at(self.at);
+        self.is_known = !grows;
+        if grows || end + SLACK >= self.length {
+            return Ok(());
+        }
+        let mut other = self.film.again()?;
+        other.seek(end, &self.tracks, false)?;
+        if let Reading::Packet(next) = other.read()?
+            && next.npt > self.at
+        {
+            let npt = self.npt_of(&next, other.begins())?.unwrap_or(next.npt);
+            self.leaves = Some(Leaves { at: next.npt, track: next.track, npt });
+        }
+        Ok(())
+    }
+
+    /// Where the film is at a packet, by its timestamp and that of its track's first packet, which came at a time; none
+    /// where they do not say it.
+    fn npt_of(&self, packet: &Next, begins: Duration) -> Result<Option<Duration>, String> {
+        let mut other = self.film.again()?;
+        other.seek(begins, &[packet.track], false)?;
+        let Reading::Packet(first) = other.read()? else { return Ok(None) };
+        let rate = self.film.description().clock_rate(packet.track).filter(|rate| *rate != 0);
+        let both = rate.zip(Header::read(&first.packet)).zip(Header::read(&packet.packet));
+        let npt = both.map(|((rate, first), last)| {
+            let passed = u64::from(last.timestamp.wrapping_sub(first.timestamp)) * 1_000_000 / u64::from(rate);
+            // Origins are asked in milliseconds.
+            begins + Duration::from_millis(passed.div_ceil(1000))
+        });
+        Ok(npt.filter(|npt| npt.abs_diff(packet.npt) < SLACK))
     }
 }
 
@@ -181,18 +250,52 @@ impl Film for CopiedFilm {
         begin <= npt + Duration::from_millis(1) && (npt + SLACK <= end || (npt <= end && (grows || is_rest)))
     }
 
+    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
+        let mut other = self.film.again()?;
+        let at = self.leaves.map_or(npt, |own| own.at);
+        other.seek(at.saturating_sub(Duration::from_millis(1)), tracks, false)?;
+        let mut all = Vec::new();
+        while all.len() < MOST_AROUND
+            && let Reading::Packet(next) = other.read()?
+        {
+            all.push(next);
+        }
+        Ok(all)
+    }
+
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
-        self.film.seek(to, tracks, keys)
+        let begin = self.film.seek(to, tracks, keys)?;
+        (self.tracks, self.at) = (tracks.to_vec(), begin.npt);
+        (self.leaves, self.is_known, self.looked) = (None, false, None);
+        Ok(begin)
     }
 
     fn read(&mut self) -> Result<Reading, String> {
-        Ok(match self.film.read()? {
-            Reading::End => match self.film.reached() {
-                end if end + SLACK < self.length => Reading::Elsewhere(end),
-                _ => Reading::End,
-            },
-            other => other,
-        })
+        self.look()?;
+        loop {
+            let reading = self.film.read()?;
+            return Ok(match (reading, self.leaves) {
+                (Reading::Packet(next), Some(leaves)) if next.npt > leaves.at + BEHIND => {
+                    Reading::Elsewhere(leaves.npt)
+                }
+                (Reading::Packet(next), Some(leaves)) if next.npt >= leaves.at => {
+                    if next.track == leaves.track {
+                        continue;
+                    }
+                    Reading::Packet(Next { npt: leaves.at, ..next })
+                }
+                (Reading::Packet(next), _) => {
+                    self.at = next.npt;
+                    Reading::Packet(next)
+                }
+                (Reading::End, Some(leaves)) => Reading::Elsewhere(leaves.npt),
+                (Reading::End, None) => match self.film.reached() {
+                    end if end + SLACK < self.length => Reading::Elsewhere(end),
+                    _ => Reading::End,
+                },
+                (other, _) => other,
+            });
+        }
     }
 }
 

@@ -58,6 +58,13 @@ pub trait Film {
     }
     /// Looks how far it is by now.
     fn refresh(&mut self) {}
+    /// What there is of these tracks here from the last access point before a time on, to the end.
+    ///
+    /// # Errors
+    /// Why it can't be read.
+    fn around(&self, _npt: Duration, _tracks: &[usize]) -> Result<Vec<Next>, String> {
+        Ok(Vec::new())
+    }
     /// The wall clock at one of its times, since 1970; none where it has none.
     fn clock_at(&self, npt: Duration) -> Option<Duration>;
     /// Its time at one of the wall clock's, or the next one that there is.
@@ -98,6 +105,10 @@ impl<F: Film + ?Sized> Film for Box<F> {
 
     fn refresh(&mut self) {
         (**self).refresh();
+    }
+
+    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
+        (**self).around(npt, tracks)
     }
 
     fn clock_at(&self, npt: Duration) -> Option<Duration> {

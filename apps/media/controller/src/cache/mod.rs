@@ -8,6 +8,7 @@
 //! | `timeline` | which recordings of a stream were made at the same time, and in which order |
 //! | `recorded`, `track` | these as a film |
 //! | `copies` | what was recorded of origins' films |
+//! | `seam` | where a copy ends, and its origin goes on |
 //! | `numbers` | sequence numbers and timestamps that go on from one recording to the next |
 //! | `recordings` | what is recorded now |
 
@@ -16,6 +17,7 @@ pub mod film;
 mod numbers;
 pub mod recorded;
 pub mod recordings;
+pub mod seam;
 pub mod server;
 pub mod start;
 pub mod timeline;

@@ -60,6 +60,15 @@ impl Numbers {
         sent
     }
 
+    /// The timestamp that a packet of the same recording as the last one was sent with, or would be; and whether it was
+    /// sent.
+    pub fn place(&self, own: Header) -> Option<(u32, bool)> {
+        let last = self.last.filter(|_| !self.joins)?;
+        let timestamp = last.sent.timestamp.wrapping_add(own.timestamp.wrapping_sub(last.timestamp));
+        let behind = own.sequence.wrapping_add(self.sequence).wrapping_sub(last.sent.sequence) as i16;
+        Some((timestamp, behind <= 0))
+    }
+
     /// What was sent last.
     pub fn last(&self) -> Option<Header> {
         self.last.map(|own| own.sent)
@@ -89,6 +98,14 @@ mod tests {
         // Another recording, 40 ms later.
         assert_eq!(next(500, 77_000, 9, 74, 1, true), (2, 1000 + 3600));
         assert_eq!(next(502, 80_000, 9, 80, 1, false), (4, 4600 + 3000));
+        let place = |sequence, timestamp| numbers.place(Header { sequence, timestamp, ssrc: 9 });
+        assert_eq!(place(499, 76_500), Some((4100, true)));
+        assert_eq!(place(502, 80_000), Some((7600, true)));
+        assert_eq!(place(503, 80_300), Some((7900, false)));
+        let mut next = |sequence: u16, timestamp: u32, ssrc: u32, due: u64, scale: u32, _: bool| {
+            let sent = numbers.next(Header { sequence, timestamp, ssrc }, Duration::from_millis(due), scale);
+            (sent.sequence, sent.timestamp)
+        };
         // Pictures that lie two seconds apart, four times as fast.
         assert_eq!(next(900, 260_000, 9, 90, 4, false), (5, 7600 + 45_000));
         assert_eq!(next(901, 260_000, 9, 90, 4, false), (6, 52_600));

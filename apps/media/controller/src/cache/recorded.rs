@@ -84,6 +84,14 @@ impl RecordedFilm {
         })
     }
 
+    /// Another reader of the same, which has not begun.
+    ///
+    /// # Errors
+    /// It can't be read any more.
+    pub fn again(&self) -> Result<RecordedFilm, String> {
+        RecordedFilm::of(&self.cache, self.timeline.clone(), micros(self.start))
+    }
+
     /// Reads a take from its beginning on.
     fn enter(&mut self, at: usize) -> Result<(), String> {
         (self.at, self.ended, self.was_live) = (at, None, false);
@@ -146,6 +154,11 @@ impl RecordedFilm {
         let end = self.timeline.takes.get(self.at).map_or(0, Take::end);
         let broken = self.tracks.iter().filter_map(|own| own.broken).min();
         Duration::from_micros(broken.map_or(end, |own| own.min(end)))
+    }
+
+    /// Where the take begins that is read.
+    pub fn begins(&self) -> Duration {
+        Duration::from_micros(self.timeline.takes.get(self.at).map_or(0, |own| own.offset))
     }
 
     /// Where the next take takes the place of the one that is read.

@@ -15,6 +15,7 @@ use wire::sdp::Written;
 
 use super::film::{Begin, Film, Next, Reading};
 use super::numbers::Numbers;
+use super::seam::{Known, Seam};
 
 mod wanted;
 
@@ -99,14 +100,14 @@ pub struct Server<F> {
 pub type Data = (u8, Vec<u8>);
 
 /// When there is something to do again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// At this time.
     At(Duration),
     /// With the next request.
     OnRequest,
-    /// The film goes on elsewhere, from this time on.
-    Elsewhere(Duration),
+    /// The film goes on elsewhere, from this time on; and what is known of its packets there.
+    Elsewhere(Duration, Seam),
 }
 
 /// What a server says that has no such film: this status.
@@ -309,7 +310,7 @@ impl<F: Film> Server<F> {
                             return Ok(Due::At(last));
                         }
                         self.playing = None;
-                        return Ok(Due::Elsewhere(npt));
+                        return Ok(Due::Elsewhere(npt, self.seam(npt)));
                     }
                 },
             };
@@ -342,6 +343,30 @@ impl<F: Film> Server<F> {
     /// When what follows is played.
     fn end_of(&self, playing: Playing, now: Duration) -> Duration {
         (playing.due(self.reached) + STEP).max(now)
+    }
+
+    /// What is known of the packets around a place where the film goes on elsewhere.
+    fn seam(&self, npt: Duration) -> Seam {
+        let mut seam = Seam::default();
+        if self.begun != Some(1) {
+            return seam;
+        }
+        let tracks: Vec<usize> = self.tracks.keys().copied().collect();
+        let around = self.film.around(npt, &tracks).unwrap_or_else(|why| {
+            tracing::warn!("what an origin may send again is not known: {why}");
+            Vec::new()
+        });
+        for Next { track, packet, anew, .. } in around {
+            // Those of a recording before have other numbers.
+            if anew {
+                seam.remove(&track);
+            }
+            let place = || self.tracks.get(&track)?.numbers.place(Header::read(&packet)?);
+            if let Some((timestamp, is_sent)) = place() {
+                seam.entry(track).or_default().note(&packet, Known { timestamp, is_sent });
+            }
+        }
+        seam
     }
 
     fn send(&mut self, next: Next, (due, now): (Duration, Duration), scale: u32, wall: Duration, data: &mut Vec<Data>) {

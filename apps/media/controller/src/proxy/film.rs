@@ -1,7 +1,7 @@
 //! Films of origins in the cache: a copy is asked first, and the origin for what it lacks. What an origin plays is
 //! recorded, where it may be, so that others get it from the cache.
 //!
-//! The cache is asked as an origin is. It sends on what it has not (302), or has no more of (REDIRECT).
+//! The cache is asked as an origin is. It sends on what it has not (302), and says where it has no more of it.
 
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use super::target::Target;
 use super::track::{Track, TrackState};
 use super::upstream::Upstream;
 use super::world::World;
-use super::{Proxy, UpstreamId};
+use super::{OriginId, Proxy, UpstreamId};
 use crate::cache::copies::{self, ANY, HOST, Validators};
 use crate::cache::recordings::{FilmPart, Recorded};
+use crate::cache::seam::Seam;
 
 /// Header fields with which the cache says what it has of a film.
 pub const MODIFIED: &str = "Last-Modified";
@@ -218,13 +219,15 @@ impl<W: World> Proxy<W> {
         self.ask_at(id, server, url);
     }
 
-    /// A copy ends before its film does.
-    pub(super) fn copy_ended(&mut self, id: UpstreamId, request: &Request) {
-        let from = match request.headers.get("range").and_then(range::parse) {
-            Some(Range::Npt { start: Npt::At(start), .. }) => start,
-            _ => 0.0,
-        };
-        self.leave_copy(id, true, Some(from), None);
+    /// A copy ends before its film does: its origin has the rest, from a place on, and may send again what is known.
+    pub fn copy_ended(&mut self, connection: OriginId, from: Duration, seam: Seam) {
+        let Some(id) = self.connections.get(&connection).copied() else { return };
+        if let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_copy()) {
+            for (track, tail) in seam {
+                own.tracks.get_mut(track).into_iter().for_each(|of| of.tail = Some(tail.clone()));
+            }
+            self.leave_copy(id, true, Some(from.as_secs_f64()), None);
+        }
     }
 
     /// A copy can't be had, or played on: its origin is asked; false: it is none.

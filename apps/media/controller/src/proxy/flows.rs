@@ -15,9 +15,10 @@ use wire::rtsp::url::{self, Url};
 use super::late::Late;
 use super::recording::Breaks;
 use super::session::Delivery;
-use super::track::{Track, TrackState};
+use super::track::TrackState;
 use super::world::{Effect, From, Piece, World};
 use super::{Proxy, SessionId, UpstreamId, ordered};
+use crate::cache::seam::Place;
 use crate::tables::{Flow, FlowKey, Leads, Receiver};
 
 /// Receivers over UDP of all streams at most: members of the program's group `streams.receivers`.
@@ -26,9 +27,6 @@ pub const MOST_RECEIVERS: usize = 65536;
 const EMPTY: Duration = Duration::from_secs(1);
 /// A stream without a pause in which a worker sends all that it has goes to its only receiver after that long.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Behind the first packet of another origin, how long packets wait that came before the program knew where to.
-const HANDED_OVER: Duration = Duration::from_secs(1);
 
 /// Who gets the packets of a track.
 #[derive(Debug, Default)]
@@ -70,16 +68,6 @@ impl Audience {
     /// Whether the controller has nothing to do with its packets.
     pub(super) fn is_of_receivers_alone(&self) -> bool {
         self.carried.is_empty() && !self.late.is_on() && !self.is_recorded
-    }
-}
-
-impl Track {
-    /// Whether the program may have left packets that the controller gets to it alone, also for receivers over UDP:
-    /// those that came, or waited, when the first one of another origin did. Where the controller gets copies of all,
-    /// as of what is recorded, those that come later are the program's.
-    fn is_handed_over(&self, now: Duration) -> bool {
-        let passed = self.resumed.map(|then| now.saturating_sub(then));
-        passed.is_some_and(|own| own.is_zero() || (own < HANDED_OVER && self.audience.is_of_receivers_alone()))
     }
 }
 
@@ -298,8 +286,11 @@ impl<W: World> Proxy<W> {
             return self.world.record(track, packet);
         };
         let Some(header) = rtp::Header::read(packet) else { return };
-        self.resume(upstream, track, header);
+        let is_new = self.resume(upstream, track, packet, header);
         self.record_packet(upstream, track, packet);
+        if !is_new {
+            return;
+        }
         let read = self.read_packet(upstream, track, packet);
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let audience = &own.tracks[track].audience;
@@ -316,7 +307,8 @@ impl<W: World> Proxy<W> {
             self.send_carried(session, Effect::MediaToClient(client, framed, piece));
         }
         let Some(own) = self.upstreams.get(&upstream) else { return };
-        if own.tracks[track].is_handed_over(self.now) {
+        // They came before the program knew where to, when the first one of another origin did.
+        if generation < own.tracks[track].known_since {
             for session in ordered(&own.viewers) {
                 let Some(session) = self.sessions.get(&session).filter(|own| own.playing) else { continue };
                 let Some(viewer) = session.viewers.get(track) else { continue };
@@ -333,7 +325,7 @@ impl<W: World> Proxy<W> {
     /// The first packet of a track whose origin is another one than before has come, and the program has seen to it.
     pub fn resumed(&mut self, track: u32, first: rtp::Header) {
         if let Some((upstream, track)) = self.tracks.get(&track).copied() {
-            self.resume(upstream, track, first);
+            self.resume_at(upstream, track, first, Place::Unknown);
         }
     }
 

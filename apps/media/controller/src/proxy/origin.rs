@@ -82,7 +82,6 @@ impl<W: World> Proxy<W> {
         let response = Response::new(if known { 200 } else { 501 }, request.cseq());
         self.effect(Effect::ToOrigin(connection, response.to_bytes()));
         match request.method.as_str() {
-            "REDIRECT" if self.upstreams.get(&id).is_some_and(Upstream::is_copy) => self.copy_ended(id, request),
             "REDIRECT" => {
                 let location = request.headers.get("location").unwrap_or("");
                 // Nothing was set up there that would be lost.

@@ -69,8 +69,13 @@ impl<W: World> Proxy<W> {
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), request.headers.get(name)?.to_owned())));
         let mut headers: Vec<_> = headers.collect();
-        if request.headers.get("range").is_none() {
-            headers.extend(self.upstreams.get(&upstream).and_then(Upstream::lost_position));
+        match request.headers.get("range") {
+            None => headers.extend(self.upstreams.get(&upstream).and_then(Upstream::lost_position)),
+            // What was sent before is wanted once more.
+            Some(_) => {
+                let own = self.upstreams.get_mut(&upstream).into_iter();
+                own.flat_map(|own| &mut own.tracks).for_each(|own| own.tail = None);
+            }
         }
         self.ask(upstream, Job::Play { headers, waiter: Some((id, request, session)) });
     }

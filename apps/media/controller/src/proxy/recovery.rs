@@ -14,6 +14,7 @@ use super::track::{Track, TrackState};
 use super::upstream::Upstream;
 use super::world::World;
 use super::{ClientId, Proxy, UpstreamId, ordered, pause};
+use crate::cache::seam::Place;
 use crate::pools::ServerId;
 
 /// Until all origins are tried again, after the first time; each further time it is twice as long,
@@ -314,7 +315,8 @@ impl<W: World> Proxy<W> {
             return self.fail_upstream(id, 502, "its description is that of another stream");
         }
         for (track, new) in own.tracks.iter_mut().zip(tracks) {
-            *track = Track { before: track.before, audience: std::mem::take(&mut track.audience), ..new };
+            let (before, tail) = (track.before, track.tail.take());
+            *track = Track { before, tail, audience: std::mem::take(&mut track.audience), ..new };
         }
         own.description = Some(description);
         let scale = own.position.scale;
@@ -354,18 +356,36 @@ impl<W: World> Proxy<W> {
         self.upstreams.get(&id).and_then(|own| own.tracks.get(track)).is_some_and(|own| own.before.is_some())
     }
 
+    /// A packet of a track has come, which may be the first from another origin. False: that sends again what was sent
+    /// before.
+    pub(super) fn resume(&mut self, id: UpstreamId, track: usize, packet: &[u8], header: rtp::Header) -> bool {
+        let of = self.upstreams.get_mut(&id).and_then(|own| own.tracks.get_mut(track));
+        let Some(of) = of.filter(|own| own.before.is_some()) else { return true };
+        let place = of.tail.as_mut().map_or(Place::Unknown, |tail| tail.place(packet));
+        match place {
+            Place::Sent => self.counts.film_repeated += 1,
+            _ => self.resume_at(id, track, header, place),
+        }
+        place != Place::Sent
+    }
+
     /// The first packet of a track has come from another origin: its numbers become those that follow.
-    pub(super) fn resume(&mut self, id: UpstreamId, track: usize, first: rtp::Header) {
+    pub(super) fn resume_at(&mut self, id: UpstreamId, track: usize, first: rtp::Header, place: Place) {
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         let Some(of) = own.tracks.get_mut(track) else { return };
         let Some(before) = of.before.take() else { return };
-        of.resumed = Some(self.now);
+        of.tail = None;
+        of.audience.late.generation += 1;
+        of.known_since = of.audience.late.generation;
         self.records.streams.insert(id);
         let (progress, clock) = (self.world.progress(before), self.world.clock());
         let gap = u128::from(clock.saturating_sub(progress.heard)) * u128::from(of.rate) / 1_000_000_000;
         let next = (progress.highest as u16).wrapping_add(1);
         let sequence = next.wrapping_sub(first.sequence);
-        let timestamp = progress.timestamp.wrapping_add(gap as u32).wrapping_sub(first.timestamp);
+        let timestamp = match place {
+            Place::Next(offset) => offset,
+            _ => progress.timestamp.wrapping_add(gap as u32).wrapping_sub(first.timestamp),
+        };
         let sessions = ordered(&own.viewers);
         for session in &sessions {
             let viewer = self.sessions.get_mut(session).and_then(|own| own.viewers.get_mut(track));

@@ -52,8 +52,11 @@ impl<W: World> Proxy<W> {
             self.counts.film_bytes += packet.len() as u64;
         }
         // Where its origin is another one than before, and this is the first packet.
-        self.resume(upstream, track, header);
+        let is_new = self.resume(upstream, track, packet, header);
         self.record_packet(upstream, track, packet);
+        if !is_new {
+            return;
+        }
         let Some(own) = self.upstreams.get(&upstream) else { return };
         let (number, viewers) = (own.tracks[track].number, ordered(&own.viewers));
         let (mut progress, clock) = (self.world.progress(number), self.world.clock());

@@ -11,6 +11,7 @@ use super::flows::Audience;
 use super::request::Job;
 use super::world::{Effect, World};
 use super::{Proxy, UpstreamId};
+use crate::cache::seam::Tail;
 use crate::tables::FlowKey;
 
 /// How far a track is at its origin.
@@ -54,8 +55,11 @@ pub(super) struct Track {
     /// The place in `streams.progress` of the flow from the origin before, whose numbers are to go on: until the first
     /// packet of this one has come.
     pub(super) before: Option<u32>,
-    /// When that was.
-    pub(super) resumed: Option<Duration>,
+    /// What of its packets was sent from a copy, until then.
+    pub(super) tail: Option<Tail>,
+    /// Packets with a smaller number in their flow entry are the controller's to send, also to receivers over UDP: the
+    /// program did not know yet where to.
+    pub(super) known_since: u32,
     /// When its rate was measured last, and the bits that had come by then.
     pub(super) measured: (Duration, u64),
     /// Its rate then, in bits per second.
@@ -96,7 +100,8 @@ pub(super) fn tracks_of(description: &Description, base: &str) -> Vec<Track> {
             source: None,
             key: None,
             before: None,
-            resumed: None,
+            tail: None,
+            known_since: 0,
             measured: (Duration::ZERO, 0),
             rate_now: 0,
             audience: Audience::default(),

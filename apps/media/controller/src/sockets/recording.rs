@@ -123,11 +123,8 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
         due = match next {
             Ok(Due::At(time)) => Some(began + time),
             Ok(Due::OnRequest) => None,
-            Ok(Due::Elsewhere(npt)) => {
-                let mut request = Request::new("REDIRECT", &url);
-                request.headers.push("CSeq", "1");
-                request.headers.push("Range", format!("npt={:.3}-", npt.as_secs_f64()));
-                shared.event(|proxy| proxy.origin_item(id, Item::Request(request)));
+            Ok(Due::Elsewhere(npt, seam)) => {
+                shared.event(|proxy| proxy.copy_ended(id, npt, seam));
                 None
             }
             Err(why) => return why,

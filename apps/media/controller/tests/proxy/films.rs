@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use media::cache::seam::{Known, Seam, Tail};
 use media::settings::cache::Films;
+use media::tables::Leads;
 use wire::rtsp::framing::Item;
-use wire::rtsp::message::Request;
 
 use crate::model::{CLIENT, Model, URL, cache};
 use crate::origin::Options;
@@ -90,10 +91,7 @@ fn the_origin_has_the_rest() {
     model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
     assert_eq!((model.count(HOST, "OPTIONS"), model.proxy.counts.film_hits), (0, 1));
     let connection = *model.places.iter().find(|(_, host)| *host == CACHE).unwrap().0;
-    let mut request = Request::new("REDIRECT", "rtsp://films.invalid/x");
-    request.headers.push("CSeq", "1");
-    request.headers.push("Range", "npt=7.500-");
-    model.proxy.origin_item(connection, Item::Request(request));
+    model.proxy.copy_ended(connection, Duration::from_millis(7500), Seam::default());
     model.run();
     model.wait(Duration::from_secs(1));
     let (origin, _) = model.origins.values().last().unwrap();
@@ -105,6 +103,62 @@ fn the_origin_has_the_rest() {
     assert_eq!((model.count(HOST, "PAUSE"), model.count(CACHE, "PAUSE")), (1, 0));
     model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
     assert_eq!(model.logged.last().unwrap().cache, Some("partial"));
+    model.is_empty();
+}
+
+/// What the origin sends again is left out, and what follows has the numbers that it would have had in the copy.
+#[test]
+fn what_viewers_had_does_not_come_again() {
+    let mut model = model(Options { tracks: 1, ..Options::default() }, 1, None);
+    let client = model.client(CLIENT);
+    let session = model.set_up(client, URL, 1, 5000);
+    model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
+    let connection = *model.places.iter().find(|(_, host)| *host == CACHE).unwrap().0;
+    let rtp = |sequence: u16, timestamp: u32, payload: &[u8]| {
+        let mut packet = vec![0x80, 33, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+        wire::rtp::Header { sequence, timestamp, ssrc: 77 }.write(&mut packet);
+        [&packet, payload].concat()
+    };
+    // Three packets come from the copy; a fourth one is there.
+    let mut tail = Tail::default();
+    for number in 0..4 {
+        let packet = rtp(10 + number, 9000 * u32::from(number), &[number as u8; 8]);
+        let known = Known { timestamp: 9000 * u32::from(number), is_sent: number < 3 };
+        tail.note(&packet, known);
+        if known.is_sent {
+            model.proxy.origin_item(connection, Item::Data { channel: 0, packet });
+        }
+    }
+    model.run();
+    let sent = |model: &Model| -> Vec<(u16, u32, u8)> {
+        let read = |bytes: &[u8]| Some((wire::rtp::Header::read(bytes)?, *bytes.last()?));
+        let all = model.datagrams.iter().filter(|own| own.1.port() == 5000).filter_map(|own| read(&own.2));
+        all.map(|(header, last)| (header.sequence, header.timestamp, last)).collect()
+    };
+    let before = sent(&model);
+    assert_eq!(before.len(), 3);
+    model.proxy.copy_ended(connection, Duration::from_millis(7500), Seam::from([(0, tail)]));
+    model.run();
+    model.wait(Duration::from_secs(1));
+    // The origin begins a little before, with numbers of its own.
+    let (_, flow) = model.flow_from(6970);
+    assert_eq!((flow.leads, flow.tapped), (Leads::Nobody, true));
+    for number in 1..5u8 {
+        model.proxy.deliver(
+            flow.track,
+            0,
+            &rtp(500 + u16::from(number), 70_000 + 9000 * u32::from(number), &[number; 8]),
+        );
+        model.run();
+        let (_, flow) = model.flow_from(6970);
+        assert_eq!(flow.leads == Leads::Nobody, number < 3, "the program has it from the first new one on");
+    }
+    let all = sent(&model);
+    let (first, time, _) = before[0];
+    let due: Vec<_> =
+        (0..5).map(|own: u8| (first.wrapping_add(own.into()), time.wrapping_add(9000 * u32::from(own)), own)).collect();
+    assert_eq!((all, model.proxy.counts.film_repeated), (due, 2));
+    model.good(client, "TEARDOWN", URL, &[("Session", &session)]);
     model.is_empty();
 }
 

@@ -329,7 +329,7 @@ fn all_viewers_of_a_stream_go_on_together() {
     // From then on the group gets them from the program, and the controller serves the connection alone.
     model.wait(Duration::from_millis(500));
     model.datagrams.clear();
-    model.proxy.deliver(flow.track, 0, &second);
+    model.proxy.deliver(flow.track, flow.generation, &second);
     model.run();
     assert!(!model.datagrams.iter().any(|(_, to, _)| [5000, 6000].contains(&to.port())));
     assert_eq!(model.data(carried).len(), 1);

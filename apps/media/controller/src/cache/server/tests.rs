@@ -14,6 +14,8 @@ struct Reel {
     keys: bool,
     /// From which on they are of another recording.
     gap: Option<u64>,
+    /// From which on they are elsewhere.
+    leaves: Option<u64>,
 }
 
 /// When it was recorded: 24 November 2026, 19:00.
@@ -52,6 +54,12 @@ impl Film for Reel {
         Some(clock.saturating_sub(CLOCK))
     }
 
+    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
+        let at = npt.as_millis() as u64 / 100;
+        let next = |at: u64, track: usize| Next { track, npt, packet: packet(track, at), anew: false };
+        Ok((at - 10..at + 2).flat_map(|at| tracks.iter().map(move |track| next(at, *track))).collect())
+    }
+
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
         let begin = to.as_millis() as u64 / 1000 * 10;
         // Only the first track has pictures.
@@ -65,6 +73,9 @@ impl Film for Reel {
     fn read(&mut self) -> Result<Reading, String> {
         loop {
             let (at, track) = (self.at / 2, (self.at % 2) as usize);
+            if self.leaves == Some(at) {
+                return Ok(Reading::Elsewhere(Duration::from_millis(at * 100)));
+            }
             if at >= self.length {
                 return Ok(if self.grows { Reading::Wait } else { Reading::End });
             }
@@ -91,7 +102,7 @@ struct Test {
 impl Test {
     fn new(length: u64, grows: bool) -> Test {
         let description = Description::parse(SDP.as_bytes()).unwrap();
-        let reel = Reel { description, length, grows, at: 0, tracks: Vec::new(), keys: false, gap: None };
+        let reel = Reel { description, length, grows, at: 0, tracks: Vec::new(), keys: false, gap: None, leaves: None };
         Test { server: Server::new(reel, Duration::ZERO), now: Duration::from_secs(1000) }
     }
 
@@ -297,4 +308,40 @@ fn fast_forward_has_some_pictures() {
     test.set_up(1);
     let answer = test.ask("PLAY", "rtsp://x/f", &[("Scale", "4")]);
     assert_eq!(answer.headers.get("scale"), Some("1"));
+}
+
+/// What is known of a film that goes on elsewhere has the numbers that it was sent with.
+#[test]
+fn a_film_goes_on_elsewhere() {
+    use super::super::seam::Place;
+    let mut test = Test::new(100, false);
+    test.server.film.leaves = Some(50);
+    test.set_up(0);
+    test.set_up(1);
+    // Numbers are others than those of the recording.
+    test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=0-")]);
+    test.run(Duration::from_millis(50));
+    test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-")]);
+    let first = test.run(Duration::from_millis(1950));
+    assert_eq!(places(&first, 0), (10..30).collect::<Vec<_>>());
+    // It is left when all of it has come.
+    let (mut data, begin) = (Vec::new(), test.now);
+    let (npt, mut seam) = loop {
+        match test.server.take(test.now, Duration::from_secs(5), 64, &mut data).unwrap() {
+            Due::At(due) => test.now = due,
+            Due::Elsewhere(npt, seam) => break (npt, seam),
+            Due::OnRequest => panic!(),
+        }
+    };
+    assert_eq!((npt, data.iter().filter(|own| own.0 == 0).count()), (Duration::from_secs(5), 20));
+    let last = Header::read(&data.iter().rfind(|own| own.0 == 0).unwrap().1).unwrap();
+    let took = (test.now - begin).as_millis();
+    assert!((2050..2100).contains(&took), "{took}");
+    let tail = seam.get_mut(&0).unwrap();
+    assert_eq!((tail.place(&packet(0, 40)), tail.place(&packet(0, 49))), (Place::Sent, Place::Sent));
+    // The origin's own numbers do not matter.
+    let mut again = packet(0, 50);
+    Header { sequence: 7, timestamp: 1000, ssrc: 9 }.write(&mut again);
+    assert_eq!(tail.place(&again), Place::Next(last.timestamp.wrapping_add(9000).wrapping_sub(1000)));
+    assert_eq!(seam.len(), 2);
 }
