@@ -28,6 +28,8 @@ pub struct Super {
     pub flags: u8,
     pub sequence: u32,
     pub payload: Vec<u8>,
+    /// The length in IPv4's header is 4 bytes less.
+    pub lies: bool,
 }
 
 impl Super {
@@ -42,6 +44,7 @@ impl Super {
             tcp_options: 12,
             flags: 0x18,
             sequence: 0xffff_f000,
+            lies: false,
             payload: (0..payload).map(|at| (at * 7 + at / 251) as u8).collect(),
         }
     }
@@ -98,7 +101,8 @@ impl Super {
         } else {
             let start = packet.len() + 2;
             packet.extend([8, 0, 0x45 + (self.options / 4) as u8, 0x28]);
-            packet.extend(((length + self.options + 20) as u16).to_be_bytes());
+            let lie = if self.lies { 4 } else { 0 };
+            packet.extend(((length + self.options + 20 - lie) as u16).to_be_bytes());
             packet.extend(self.identification.to_be_bytes());
             packet.extend([if self.is_atomic { 0x40 } else { 0 }, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
             // No operation.
@@ -119,6 +123,16 @@ impl Super {
             packet.extend(pseudo);
         }
         packet.extend(&self.payload);
+        packet
+    }
+
+    /// Its bytes with the checksum of TCP or UDP, after a change of the header.
+    pub fn finished(&self, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+        let mut packet = self.bytes();
+        let place = self.transport() + if self.is_tcp { 16 } else { 6 };
+        change(&mut packet[self.transport()..]);
+        let check = !total(&[&packet[self.transport()..]]);
+        packet[place..place + 2].copy_from_slice(&check.to_be_bytes());
         packet
     }
 
