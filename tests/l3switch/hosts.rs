@@ -6,6 +6,7 @@ use std::time::Duration;
 use lab::Host;
 
 use crate::random::Random;
+use crate::report::Report;
 use crate::switch::{PATIENCE, Switch, over_both};
 use crate::transfer::{BYTES, connect, exchange, listen};
 
@@ -68,8 +69,28 @@ fn every_host_reaches_every_other_and_the_router(driver: &str) {
     assert_eq!(report.drops(), [], "{report:?}");
 }
 
+/// Hosts leave checksums and segments to devices, as kernels do.
+#[test]
+fn tcp_transfers_arrive_whole_with_offloads_on() {
+    let switch = Switch::start("afpacket");
+    for host in &switch.network.hosts {
+        let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
+        let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
+        host.ns.check(&words).unwrap();
+    }
+    let report = transfer(switch);
+    assert!(report.sections["received in super-packets"]["p1"] > 100, "{report:?}");
+    for port in ["p1", "p2", "p3"] {
+        assert_eq!((report.port(port, "oversize"), report.port(port, "unfinished")), (0, 0), "{report:?}");
+    }
+}
+
 fn tcp_transfers_arrive_whole(driver: &str) {
-    let switch = Switch::start(driver);
+    transfer(Switch::start(driver));
+}
+
+/// Transfers between hosts, and what the switch counted.
+fn transfer(switch: Switch) -> Report {
     let network = &switch.network;
     thread::scope(|scope| {
         // Opened from either side, each with data both ways, all at once: routed and switched.
@@ -90,6 +111,7 @@ fn tcp_transfers_arrive_whole(driver: &str) {
     for reason in ["bad_checksum", "bad_total_length", "truncated", "no_route"] {
         assert_eq!(report.dropped(reason), 0, "{report:?}");
     }
+    report
 }
 
 fn udp_datagrams_of_every_length_arrive(driver: &str) {

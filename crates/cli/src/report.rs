@@ -84,13 +84,28 @@ pub fn ports(ports: &IndexMap<String, PortState>) -> String {
         std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
     };
     table(&mut out, &header, ports.iter().map(row).collect());
-    let joined = |(name, p): (&String, &PortState)| [name.clone(), grouped(p.tx_in_super), grouped(p.tx_super)].into();
-    let joined: Vec<Vec<String>> = ports.iter().filter(|(_, p)| p.tx_super > 0).map(joined).collect();
-    if !joined.is_empty() {
+    supers(&mut out, "received in super-packets", ports, |p| [p.rx_in_super, p.rx_super]);
+    supers(&mut out, "sent in super-packets", ports, |p| [p.tx_in_super, p.tx_super]);
+    let reasons = |(name, p): (&String, &PortState)| {
+        let row = |(why, count): (&String, &u64)| vec![format!("{name} {why}"), grouped(*count)];
+        p.unfinished_reasons.iter().map(row).collect::<Vec<_>>()
+    };
+    let reasons: Vec<Vec<String>> = ports.iter().flat_map(reasons).collect();
+    if !reasons.is_empty() {
         out.push('\n');
-        table(&mut out, &["sent in super-packets of UDP", "packets", "super-packets"], joined);
+        table(&mut out, &["unfinished, by reason", "packets"], reasons);
     }
     out
+}
+
+/// The ports that have had super-packets one way: packets in them, and how many they were.
+fn supers(out: &mut String, title: &str, ports: &IndexMap<String, PortState>, of: fn(&PortState) -> [u64; 2]) {
+    let row = |(name, p): (&String, &PortState)| std::iter::once(name.clone()).chain(of(p).map(grouped)).collect();
+    let rows: Vec<Vec<String>> = ports.iter().filter(|(_, p)| of(p)[1] > 0).map(row).collect();
+    if !rows.is_empty() {
+        out.push('\n');
+        table(out, &[title, "packets", "super-packets"], rows);
+    }
 }
 
 fn section(out: &mut String, [title, unit]: [&str; 2], counts: &IndexMap<String, u64>, time: Option<Duration>) {
@@ -176,8 +191,8 @@ mod tests {
     fn super_packets_are_told_where_there_are_any() {
         let state = |joined: u64| PortState { tx_super: joined, tx_in_super: joined * 8, ..PortState::default() };
         let told = |joined| ports(&IndexMap::from([("a".to_owned(), state(0)), ("b".to_owned(), state(joined))]));
-        let line = "\n\n  sent in super-packets of UDP  packets  super-packets\n\
-                    \x20 b                               8 000          1 000\n";
+        let line = "\n\n  sent in super-packets  packets  super-packets\n\
+                    \x20 b                        8 000          1 000\n";
         assert!(told(1000).ends_with(line), "{}", told(1000));
         assert!(!told(0).contains("super-packets"));
     }

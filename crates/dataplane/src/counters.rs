@@ -4,6 +4,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::packets::Refused;
+
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Line([AtomicU64; 8]);
@@ -56,9 +58,13 @@ pub struct PortCounters {
     pub rx_dropped: AtomicU64,
     /// Packets received that were longer than a frame can hold.
     pub oversize: AtomicU64,
-    /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the
-    /// driver can tell.
-    pub unfinished: AtomicU64,
+    /// Packets received whose checksum, or division into segments, was left to hardware, and which the driver can't
+    /// finish, by the number of the reason ([`Refused`]); they are dropped.
+    pub unfinished: [AtomicU64; Refused::ALL.len()],
+    /// Super-packets received, which were divided.
+    pub rx_super: AtomicU64,
+    /// The packets that were made of them, those longer than a frame included.
+    pub rx_in_super: AtomicU64,
     /// Super-packets sent; the packets in them are among those of `tx_packets`.
     pub tx_super: AtomicU64,
     /// The packets in them.

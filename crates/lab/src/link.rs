@@ -37,8 +37,8 @@ pub struct Device {
 
 /// How a device is set up. Offloads and IPv6 are off unless asked for, and the device is brought up.
 ///
-/// Offloads are off because a veth device leaves checksums and segmentation to hardware that does not exist: what
-/// Millrace would read from it are frames with no checksum and up to 64 KiB long.
+/// Offloads are off because a veth device leaves checksums and segmentation to hardware that does not exist: XDP, and a
+/// plain packet socket, would see frames with no checksum and up to 64 KiB long.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     mac: Option<Mac>,

@@ -300,10 +300,19 @@ pub struct PortState {
     pub rx_dropped: u64,
     /// Packets longer than a frame.
     pub oversize: u64,
-    /// Packets received whose checksum or segments were left to hardware; 0 where the driver cannot tell.
+    /// Packets received whose checksum or segments were left to hardware, and which could not be finished.
     #[serde(default)]
     pub unfinished: u64,
-    /// Super-packets of UDP sent, which the kernel or the device divides.
+    /// The same by reason, where there are any.
+    #[serde(default)]
+    pub unfinished_reasons: IndexMap<String, u64>,
+    /// Super-packets received, which were divided.
+    #[serde(default)]
+    pub rx_super: u64,
+    /// Packets that they were divided into.
+    #[serde(default)]
+    pub rx_in_super: u64,
+    /// Super-packets sent, which the kernel or the device divides.
     #[serde(default)]
     pub tx_super: u64,
     /// Packets that were sent in them.
@@ -326,7 +335,10 @@ impl From<Snapshot> for Counters {
                 tx_failed: port.tx_failed,
                 rx_dropped: port.rx_dropped,
                 oversize: port.oversize,
-                unfinished: port.unfinished,
+                unfinished: port.unfinished.iter().map(|(_, count)| count).sum(),
+                unfinished_reasons: port.unfinished.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
+                rx_super: port.rx_super,
+                rx_in_super: port.rx_in_super,
                 tx_super: port.tx_super,
                 tx_in_super: port.tx_in_super,
                 error: port.error,

@@ -8,13 +8,13 @@ mod port;
 mod program;
 mod snapshot;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{DropId, Program};
 
 use crate::controller::{ControllerSnapshot, Roster};
-use crate::counters::{CounterBlock, PortCounters};
+use crate::counters::CounterBlock;
 use crate::packets::{FrameHolders, FramePool};
 use crate::xdp::FastPath;
 
@@ -79,13 +79,13 @@ impl Observer {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
-    /// Each port's name, and how many packets came in there unfinished and longer than a frame ([`PortCounters`]).
-    pub fn misshapen(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        let sum = |port: &ObservedPort, counter: fn(&PortCounters) -> &AtomicU64| -> u64 {
-            port.counters.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
-        };
-        let one = move |port: &ObservedPort| (sum(port, |c| &c.unfinished), sum(port, |c| &c.oversize));
-        self.ports.iter().map(move |port| (&*port.name, one(port).0, one(port).1))
+    /// Each port's name, why packets that came in there could not be finished, and how many were longer than a frame.
+    pub fn misshapen(&self) -> impl Iterator<Item = (&str, Vec<&'static str>, u64)> {
+        self.ports.iter().map(|port| {
+            let reasons = port.unfinished().into_iter().map(|(why, _)| why).collect();
+            let oversize = port.counters.iter().map(|worker| worker.oversize.load(Ordering::Relaxed)).sum();
+            (&*port.name, reasons, oversize)
+        })
     }
 
     /// Where controllers are known that are started.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::snapshot::PortSnapshot;
 use crate::counters::PortCounters;
+use crate::packets::Refused;
 use crate::ports::Count;
 
 /// A port, for observers.
@@ -25,6 +26,14 @@ impl ObservedPort {
         self.counters.iter().find_map(|counters| counters.error())
     }
 
+    /// Packets that could not be finished, by reason; reasons that there were none for are left out.
+    pub(super) fn unfinished(&self) -> Vec<(&'static str, u64)> {
+        let count = |why: Refused| -> u64 {
+            self.counters.iter().map(|worker| worker.unfinished[why as usize].load(Ordering::Relaxed)).sum()
+        };
+        Refused::ALL.into_iter().map(|why| (why.name(), count(why))).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Its counters now; the kernel could not send `failed` packets there.
     pub(super) fn snapshot(&self, failed: u64) -> PortSnapshot {
         let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
@@ -42,7 +51,9 @@ impl ObservedPort {
             tx_failed: failed + sum(|worker| &worker.tx_failed),
             rx_dropped: sum(|worker| &worker.rx_dropped),
             oversize: sum(|worker| &worker.oversize),
-            unfinished: sum(|worker| &worker.unfinished),
+            unfinished: self.unfinished(),
+            rx_super: sum(|worker| &worker.rx_super),
+            rx_in_super: sum(|worker| &worker.rx_in_super),
             tx_super: sum(|worker| &worker.tx_super),
             tx_in_super: sum(|worker| &worker.tx_in_super),
             error: self.error(),

@@ -25,8 +25,12 @@ pub struct PortSnapshot {
     pub rx_dropped: u64,
     /// See [`PortCounters`](crate::PortCounters).
     pub oversize: u64,
+    /// Packets that could not be finished, by reason; reasons that there were none for are left out.
+    pub unfinished: Vec<(&'static str, u64)>,
     /// See [`PortCounters`](crate::PortCounters).
-    pub unfinished: u64,
+    pub rx_super: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub rx_in_super: u64,
     /// See [`PortCounters`](crate::PortCounters).
     pub tx_super: u64,
     /// See [`PortCounters`](crate::PortCounters).

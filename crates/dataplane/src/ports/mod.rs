@@ -12,6 +12,8 @@ mod capture;
 mod count;
 mod error;
 mod fragments;
+mod gso;
+mod intake;
 mod lock;
 mod mem;
 mod offloads;

@@ -2,7 +2,7 @@
 //! end of a virtual one where that lies in this network namespace or in one that has a name (`ip netns`).
 //!
 //! A virtual device leaves to hardware what it has none for: its kernel neither finishes checksums nor divides
-//! super-packets, for the receiving kernel would take them as they are. Millrace, and the hosts behind it, can't.
+//! super-packets, for the receiving kernel would take them as they are. XDP sees them, and a program there can't.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -13,23 +13,30 @@ use crate::xdp::{Netlink, Peer};
 /// Where network namespaces have names.
 const NAMED: &str = "/run/netns";
 
-/// What is on at an interface and should not be, one line each. `merges` says whether packets come through the kernel's
-/// own way, which puts several into one.
-pub fn warnings(interface: &str, merges: bool) -> Vec<String> {
-    let own = || {
-        let on = [("gro", ethtool::GRO), ("lro", ethtool::LRO)];
-        let on = on_at(&sys::inet_socket().ok()?, interface, &on);
-        let off = off(&on).filter(|_| merges)?;
+/// What a device merges so that it can't be divided again, by the names that `ethtool -k` and `-K` have for it.
+const MERGES: [(&str, &str); 2] = [("rx-lro", "lro"), ("rx-gro-list", "rx-gro-list")];
+
+/// A line about packets that the interface merges for good, where a driver divides all others.
+pub fn merged(interface: &str) -> Vec<String> {
+    let line = || {
+        let on = ethtool::are_on(&sys::inet_socket().ok()?, interface, MERGES.map(|(feature, _)| feature)).ok()?;
+        let on: Vec<&str> = MERGES.iter().zip(on).filter(|(_, on)| *on).map(|((_, name), _)| *name).collect();
+        let off = off(&on)?;
         Some(format!(
-            "{interface}: merges packets that it receives ({}) into such as are longer than frames or the next MTU: run `ethtool -K \
-             {interface} {off}`",
+            "{interface}: merges packets that it receives ({}) into such as the kernel drops, for they can't be divided again: run \
+             `ethtool -K {interface} {off}`",
             on.join(", ")
         ))
     };
-    own().into_iter().chain(of_peer(interface)).collect()
+    line().into_iter().collect()
 }
 
-fn of_peer(interface: &str) -> Option<String> {
+/// A line about what the other end of an interface leaves unfinished, where a driver can't finish it.
+pub fn of_peer(interface: &str) -> Vec<String> {
+    undone_by_peer(interface).into_iter().collect()
+}
+
+fn undone_by_peer(interface: &str) -> Option<String> {
     let netlink = Netlink::new().ok()?;
     let index = sys::interface(&sys::inet_socket().ok()?, interface).ok()?.index;
     let Peer { index, namespace } = netlink.link(index).ok()?.peer?;

@@ -89,8 +89,10 @@ fn open_locked(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
         )));
     }
-    if gso == Gso::On && !matches!(driver, Driver::AfPacket { .. } | Driver::Auto { .. }) {
-        return Err(PortError(format!("{driver}: sends packets one by one: `gso = \"on\"` takes an afpacket port")));
+    if gso == Gso::On && !matches!(driver, Driver::AfPacket { .. } | Driver::Tap { .. } | Driver::Auto { .. }) {
+        return Err(PortError(format!(
+            "{driver}: sends packets one by one: `gso = \"on\"` takes an afpacket or tap port"
+        )));
     }
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
@@ -98,7 +100,7 @@ fn open_locked(
     let workers = common.workers;
     let afxdp = |take| {
         let (queues, about) = AfXdp::open(lock, workers, &common.umem, take, common.replaces)?;
-        Ok(Opened { queues: boxed(queues), about: Some(about), warnings: offloads::warnings(lock.interface(), false) })
+        Ok(Opened { queues: boxed(queues), about: Some(about), warnings: offloads::of_peer(lock.interface()) })
     };
     let queues = match driver {
         Driver::Auto { interface } => {
@@ -122,10 +124,10 @@ fn open_locked(
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),
         Driver::AfPacket { .. } => {
             let (queues, about) = AfPacket::open(lock, workers, common.pool.max_packet(), gso)?;
-            return Ok(Opened { queues: boxed(queues), about, warnings: offloads::warnings(lock.interface(), true) });
+            return Ok(Opened { queues: boxed(queues), about, warnings: offloads::merged(lock.interface()) });
         }
         Driver::Pcap { input, output } => boxed(PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
-        Driver::Tap { device } => boxed(Tap::open(device, workers)?),
+        Driver::Tap { device } => boxed(Tap::open(device, workers, gso)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
     };
     Ok(Opened { queues, about: None, warnings: Vec::new() })

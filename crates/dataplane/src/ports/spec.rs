@@ -101,7 +101,7 @@ pub enum OwnAddresses {
     Kernel,
 }
 
-/// Whether packets of a flow of UDP leave in super-packets, which the kernel or the device divides (UDP GSO).
+/// Whether packets of a flow of TCP or UDP leave in super-packets, which the kernel or the device divides (GSO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gso {
     /// Where packets come out at the interface's other end.

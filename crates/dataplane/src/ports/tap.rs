@@ -4,21 +4,30 @@
 //! A device that is missing is created, set up, and removed by the kernel when the port is closed, in whatever way the
 //! process ends. One that is there, made by `ip tuntap add`, is used and stays.
 //!
-//! A packet costs a system call each way: for the way to the kernel's own stack, not for its fast path.
+//! The kernel hands over, and takes, checksums that are not computed and super-packets, as between two of its own
+//! stacks. What comes is finished on the way into frames ([`super::intake`]). Packets of a flow in a batch leave as one
+//! ([`super::gso`]), which the kernel's stack takes as it is, and divides only where it goes on to a device.
+//!
+//! A packet or super-packet costs a system call each way.
 
 use std::fs::File;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::error::PortError;
+use super::gso::{Outgoing, Plan, Ready, WINDOW};
+use super::intake::Intake;
 use super::queue::{Queue, Sent};
+use super::spec::Gso;
 use crate::counters::PortCounters;
-use crate::packets::{RxBatch, TxBatch};
+use crate::packets::{HEADER, RxBatch, TxBatch};
 use crate::sys;
 
-/// Longer than any frame of a device: the largest MTU, an Ethernet header and a VLAN tag.
-const LONGEST: usize = 65_535 + 18;
+/// Longer than any frame of a device and any super-packet, with what is said about it: the largest MTU, an Ethernet
+/// header and a VLAN tag.
+const LONGEST: usize = HEADER + 65_535 + 18;
 
 /// One worker's side of a device. The first worker receives all packets; every one sends.
 pub struct Tap {
@@ -26,6 +35,14 @@ pub struct Tap {
     file: Arc<File>,
     /// For what the kernel gives; empty where another worker receives.
     buffer: Vec<u8>,
+    /// Bytes in it of a packet that is not taken yet.
+    len: usize,
+    intake: Intake,
+    plan: Plan,
+    outgoing: Outgoing,
+    gso: Gso,
+    /// Super-packets sent, and the packets in them.
+    sent: [u64; 2],
     /// For questions about the interface.
     ask: Arc<OwnedFd>,
     error: Option<String>,
@@ -35,7 +52,7 @@ pub struct Tap {
 
 impl Tap {
     /// Opens a device for a number of workers, and creates it where it is missing.
-    pub fn open(device: &str, workers: usize) -> Result<Vec<Self>, PortError> {
+    pub fn open(device: &str, workers: usize, gso: Gso) -> Result<Vec<Self>, PortError> {
         let error = |what: String| PortError(format!("{device}: {what}"));
         let system = |what: &str, e: io::Error| error(format!("{what}: {e}"));
         let socket = sys::inet_socket().map_err(|e| system("no socket", e))?;
@@ -69,11 +86,26 @@ impl Tap {
             device: device.to_owned(),
             file: file.clone(),
             buffer: if worker == 0 { vec![0; LONGEST] } else { Vec::new() },
+            len: 0,
+            intake: Intake::default(),
+            plan: Plan::new(sys::is_linux_from(6, 2)),
+            outgoing: Outgoing::new(),
+            gso,
+            sent: [0; 2],
             ask: ask.clone(),
             error: None,
             removed: false,
         };
         Ok((0..workers).map(tap).collect())
+    }
+
+    fn count(&mut self, message: Ready, sent: &mut Sent) {
+        sent.packets += usize::from(message.packets);
+        sent.bytes += u64::from(message.bytes);
+        if message.packets > 1 {
+            self.sent[0] += 1;
+            self.sent[1] += u64::from(message.packets);
+        }
     }
 
     #[cold]
@@ -104,26 +136,37 @@ impl Queue for Tap {
             return;
         }
         while batch.room() > 0 {
-            match self.file.as_ref().read(&mut self.buffer) {
-                Ok(len) => batch.push(&[&self.buffer[..len]]),
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return,
-                Err(error) => return self.note(&error),
+            if self.len == 0 {
+                match self.file.as_ref().read(&mut self.buffer) {
+                    Ok(len) => self.len = len,
+                    Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return,
+                    Err(error) => return self.note(&error),
+                }
             }
+            if let Some((header, packet)) = self.buffer[..self.len].split_first_chunk::<HEADER>()
+                && !self.intake.take(batch, header, packet, None)
+            {
+                return;
+            }
+            self.len = 0;
         }
     }
 
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
-        for packet in batch.packets() {
-            // One call is one packet, in however many pieces.
-            match self.file.as_ref().write_vectored(&[IoSlice::new(packet.head), IoSlice::new(packet.rest)]) {
-                Ok(_) => {
-                    sent.packets += 1;
-                    sent.bytes += packet.len() as u64;
+        for start in (0..batch.len()).step_by(WINDOW) {
+            let count = (batch.len() - start).min(WINDOW);
+            self.plan.make(count, |number| Some(batch.packet(start + number)));
+            self.outgoing.make(&self.plan, batch, start, self.gso != Gso::Off);
+            for number in 0..self.outgoing.ready.len() {
+                // SAFETY: the pieces are of the batch, which is there, and of what was made for it.
+                let result = unsafe { self.outgoing.messages.write(&self.file, number) };
+                match result {
+                    Ok(()) => self.count(self.outgoing.ready[number], &mut sent),
+                    // Such as one without a whole Ethernet header; those after it may be better.
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                    Err(error) => self.note(&error),
                 }
-                // Such as one without a whole Ethernet header; those after it may be better.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                Err(error) => self.note(&error),
             }
         }
         sent
@@ -138,6 +181,10 @@ impl Queue for Tap {
     }
 
     fn tick(&mut self, counters: &PortCounters) {
+        self.intake.count(counters);
+        let [joined, packets] = std::mem::take(&mut self.sent);
+        counters.tx_super.fetch_add(joined, Ordering::Relaxed);
+        counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
         if self.error.is_some() {
             self.look();
             counters.set_error(self.error.as_ref());

@@ -6,28 +6,24 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::call::check;
 use super::interface::interface_request;
 
-/// A command that asks for it, and the bits of the answer.
+/// The command that asks for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Feature(u32, u32);
+pub struct Feature(u32);
 
 /// Finishing checksums of what is sent (`ETHTOOL_GTXCSUM`).
-pub const TX_CHECKSUM: Feature = Feature(0x16, u32::MAX);
+pub const TX_CHECKSUM: Feature = Feature(0x16);
 /// Dividing what is sent (`ETHTOOL_GTSO`).
-pub const TSO: Feature = Feature(0x1e, u32::MAX);
-/// Merging what is received, by the kernel (`ETHTOOL_GGRO`).
-pub const GRO: Feature = Feature(0x2b, u32::MAX);
-/// The same by the device (`ETHTOOL_GFLAGS`, `ETH_FLAG_LRO`).
-pub const LRO: Feature = Feature(0x25, 1 << 15);
+pub const TSO: Feature = Feature(0x1e);
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 /// Whether an interface has it on, in the network namespace of the socket.
-pub fn is_on(fd: &OwnedFd, interface: &str, Feature(command, bits): Feature) -> io::Result<bool> {
+pub fn is_on(fd: &OwnedFd, interface: &str, Feature(command): Feature) -> io::Result<bool> {
     // `struct ethtool_value`
     let mut value = [command, 0];
     // SAFETY: the structure is that of the command.
     unsafe { ask(fd, interface, value.as_mut_ptr().cast())? };
-    Ok(value[1] & bits != 0)
+    Ok(value[1] != 0)
 }
 
 /// `ETH_SS_FEATURES`

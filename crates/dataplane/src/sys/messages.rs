@@ -1,4 +1,5 @@
-//! Many messages to a packet socket in one call (`sendmmsg(2)`), each gathered from pieces of memory.
+//! Messages, to a packet socket many in one call (`sendmmsg(2)`) or one by one to a file, each gathered from pieces of
+//! memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -69,6 +70,19 @@ impl Messages {
             check(libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT as _))?
         };
         Ok(sent as usize)
+    }
+}
+
+impl Messages {
+    /// Writes one message to a device that takes each call's bytes as a packet.
+    ///
+    /// # Safety
+    /// As for [`Messages::send`].
+    pub unsafe fn write(&self, fd: &impl AsRawFd, number: usize) -> io::Result<()> {
+        let message = &self.messages[number].msg_hdr;
+        // SAFETY: as in `send`, by the caller's promise.
+        let written = unsafe { libc::writev(fd.as_raw_fd(), message.msg_iov, message.msg_iovlen as libc::c_int) };
+        if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 

@@ -26,7 +26,7 @@ pub use messages::{Messages, unsent_bytes};
 pub use multicast::join_group;
 pub use packet_socket::{
     bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
-    packet_statistics, promiscuous, put_in_place, take_socket_error,
+    packet_statistics, promiscuous, put_in_place, receive_long, take_socket_error, tell_unfinished,
 };
 pub use process::{effective_user, enter_network, give_way, is_linux_from, panic_text, wake_on_time};
 pub(crate) use repeated::Repeated;

@@ -16,6 +16,23 @@ pub fn packet_socket() -> io::Result<OwnedFd> {
     }
 }
 
+/// `linux/if_packet.h`
+const PACKET_VNET_HDR: i32 = 15;
+
+/// Packets have a header of what is left to be done in front, both ways (`struct virtio_net_hdr`, 10 bytes).
+pub fn tell_unfinished(fd: &OwnedFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)
+}
+
+/// Takes the next packet that waits aside of a ring, with its header; its bytes, which may be more than there is room
+/// for. Does not wait.
+pub fn receive_long(fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the kernel writes at most as many bytes as the buffer has.
+    let len = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), flags) };
+    if len < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
+}
+
 /// Binds a packet socket to all protocols of an interface.
 pub fn bind_packet(fd: &OwnedFd, interface: i32) -> io::Result<()> {
     bind_protocol(fd, interface, libc::ETH_P_ALL as u16)

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::live::{AFPACKET, Host, gro, in_namespace, ip, run};
+use super::super_packet::total;
 use crate::counters::PortCounters;
 use crate::packets::{FramePool, TxBatch};
 use crate::ports::{self, Common, Extras, Gso, Queue, Sent};
@@ -15,15 +16,15 @@ use crate::xdp::PortRole;
 use crate::{FrameConfig, sys};
 
 /// A queue at interface b, with frames for its packets.
-struct Port {
+pub struct Port {
     pool: Arc<FramePool>,
-    queue: Box<dyn Queue>,
-    about: String,
+    pub queue: Box<dyn Queue>,
+    pub about: String,
     counters: PortCounters,
 }
 
 impl Port {
-    fn open(gso: Gso, frame_size: u32) -> Self {
+    pub fn open(gso: Gso, frame_size: u32) -> Self {
         let pool =
             FramePool::new(&forward_program(), FrameConfig { count: 2048, frame_size, ..FrameConfig::default() });
         let (pool, driver) = (Arc::new(pool.unwrap()), AFPACKET("b"));
@@ -36,7 +37,7 @@ impl Port {
 
     /// Sends packets as a batch. Those with a place have the bytes from there on in common with the first one that has
     /// the same bytes there.
-    fn send(&mut self, packets: &[(Vec<u8>, Option<usize>)]) -> Sent {
+    pub fn send(&mut self, packets: &[(Vec<u8>, Option<usize>)]) -> Sent {
         let mut frames: Vec<u32> = (0..packets.len() as u32).collect();
         let mut shared: HashMap<(usize, &[u8]), u32> = HashMap::new();
         let mut more = packets.len() as u32;
@@ -65,22 +66,11 @@ impl Port {
     }
 
     /// Super-packets sent, and packets in them.
-    fn joined(&mut self) -> (u64, u64) {
+    pub fn joined(&mut self) -> (u64, u64) {
         self.queue.tick(&self.counters);
         assert_eq!(self.counters.error(), None);
         (self.counters.tx_super.load(Ordering::Relaxed), self.counters.tx_in_super.load(Ordering::Relaxed))
     }
-}
-
-/// What the internet checksum of these parts is with its field in it: 0xffff where it is right (RFC 1071).
-fn total(parts: &[&[u8]]) -> u16 {
-    let bytes = parts.concat();
-    let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u64::from(*low)));
-    let mut sum: u64 = words.sum();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
 }
 
 /// A flow of UDP.
@@ -145,13 +135,13 @@ fn finish(bytes: &mut [u8], place: usize, before: &[u8]) {
 }
 
 /// Interface b divides nothing and finishes no checksums, and its other end merges nothing.
-fn plain_ends() {
+pub fn plain_ends() {
     run("ethtool", "-K b tx off tso off gso off tx-udp-segmentation off");
     run("ethtool", "-K right gro off");
 }
 
 /// The next packet, its tag in it.
-fn receive(host: &Host) -> Vec<u8> {
+pub fn receive(host: &Host) -> Vec<u8> {
     let (mut bytes, tag) = host.receive().expect("what was sent arrives");
     if let Some(tag) = tag {
         bytes.splice(12..12, [[0x81, 0], tag.to_be_bytes()].concat());
@@ -161,7 +151,7 @@ fn receive(host: &Host) -> Vec<u8> {
 
 /// Whether a packet came as it was sent. The identification of an IPv4 packet that must not be fragmented may be
 /// another one.
-fn is_same(came: &[u8], sent: &[u8]) -> bool {
+pub fn is_same(came: &[u8], sent: &[u8]) -> bool {
     if came == sent {
         return true;
     }

@@ -8,11 +8,11 @@ use dataplane::Observer;
 use dataplane::controller::{ControllerSnapshot, ControllerState};
 
 /// Said once of a port, with the first such packet; they are counted.
-const UNFINISHED: &str = "packets come in whose checksums or segments their host has left to hardware, and TCP fails with that (counted as \
-                          `unfinished`): run `ethtool -K DEVICE tx off tso off gso off` there";
-const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): such as merged ones \
-                        (`ethtool -K DEVICE gro off lro off` here), super-packets (`tso off gso off` at their host), or those of a \
-                        large MTU (`size` of [frames])";
+const UNFINISHED: &str =
+    "packets come in whose checksums or segments can't be computed, and are dropped (counted as `unfinished`)";
+const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): those of a large MTU \
+                        (`size` of [frames]), or at xdp and afxdp ports super-packets (`ethtool -K DEVICE tso off gso off` at their \
+                        host)";
 
 /// Logs what goes wrong at the ports, and when it is right again.
 pub struct PortWatch {
@@ -51,8 +51,9 @@ impl PortWatch {
         }
         self.errors = errors;
         for (name, unfinished, oversize) in self.observer.misshapen() {
-            if unfinished > 0 && self.hinted.insert((name.to_owned(), UNFINISHED)) {
-                tracing::warn!(port = name, "{name}: {UNFINISHED}");
+            if !unfinished.is_empty() && self.hinted.insert((name.to_owned(), UNFINISHED)) {
+                let reasons = unfinished.join(", ");
+                tracing::warn!(port = name, "{name}: {UNFINISHED}: {reasons}");
             }
             if oversize > 0 && self.hinted.insert((name.to_owned(), OVERSIZE)) {
                 tracing::warn!(port = name, "{name}: {OVERSIZE}");

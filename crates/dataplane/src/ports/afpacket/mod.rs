@@ -8,13 +8,20 @@
 //! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
 //! rest (the MTU may shrink at any time).
 //!
-//! Where a batch has several packets of a flow of UDP, they go to the kernel as one: see [`gso`].
+//! The kernel says in front of each packet what its sender has left to be done (`PACKET_VNET_HDR`), and that is done on
+//! the way into frames ([`super::intake`]). Slots are as long as frames. What is longer, such as a super-packet, waits
+//! whole in the socket's own queue, in the order of the slots that its beginnings are in (`TP_STATUS_COPY`): slots for
+//! all that may come would take 64 KiB for each packet, and one call for 64 KiB costs little.
+//!
+//! Where a batch has several packets of a flow, they go to the kernel as one: see [`joiner`].
 //!
 //! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is
 //! back. An interface that comes up again is used again; for one that is made again under its name each worker opens a
 //! new socket.
 
-mod gso;
+mod device;
+mod joiner;
+mod long;
 mod share;
 mod socket;
 
@@ -26,24 +33,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use gso::{Joiner, Outcome, WINDOW};
+use joiner::{Joiner, Outcome};
 use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
+use long::Long;
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
 use super::error::PortError;
+use super::gso::{PLAIN, WINDOW};
+use super::intake::Intake;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
 use super::spec::Gso;
 use crate::counters::PortCounters;
-use crate::packets::{Bytes, RxBatch, TxBatch};
-use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
+use crate::packets::{Bytes, HEADER, RxBatch, TxBatch};
+use crate::sys::{self, Interface, Mapping, TAG};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
-/// A checksum or segments that the device is to see to (`TP_STATUS_CSUMNOTREADY`; `TP_STATUS_GSO_TCP` of newer
-/// kernels).
-const UNFINISHED: u32 = libc::TP_STATUS_CSUMNOTREADY | 1 << 8;
 
 /// One worker's queue of an interface.
 pub struct AfPacket {
@@ -64,8 +71,8 @@ pub struct AfPacket {
     /// The sockets of all workers, and which this one is.
     share: (Arc<Share>, usize),
     lock: Arc<InterfaceLock>,
-    /// Packets whose checksums or segments were left to hardware, since the last look.
-    unfinished: u64,
+    intake: Intake,
+    long: Long,
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -89,7 +96,7 @@ impl AfPacket {
         let open = |worker| {
             let Socket { fd, rings, device } = join(interface, slot_size, &share, worker)?;
             let joiner;
-            (joiner, about) = gso::open(&fd, interface, device.index, gso);
+            (joiner, about) = joiner::open(&fd, interface, device.index, gso);
             Ok(AfPacket {
                 interface: interface.to_owned(),
                 device,
@@ -102,7 +109,8 @@ impl AfPacket {
                 unsent: false,
                 joiner,
                 gso,
-                unfinished: 0,
+                intake: Intake::default(),
+                long: Long::new(),
                 share: (share.clone(), worker),
                 lock: lock.clone(),
                 trouble: None,
@@ -164,7 +172,7 @@ impl AfPacket {
             }
             taken.packets += 1;
             // SAFETY: the slot is ours, and its length was written with the packet.
-            taken.bytes += u64::from(unsafe { (*slot).tp_len });
+            taken.bytes += u64::from(unsafe { (*slot).tp_len }) - HEADER as u64;
             status(slot).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
             self.tx_next = last;
         }
@@ -200,7 +208,7 @@ impl AfPacket {
 
     /// Whether packets fit a slot, and what the device can send.
     fn fits(&self) -> impl Fn(Bytes<'_>) -> bool + Copy + use<> {
-        let (room, device) = (self.slot_size - TX_DATA, self.device);
+        let (room, device) = (self.slot_size - TX_DATA - HEADER, self.device);
         move |packet| packet.len() <= room && device.can_send(packet.head, packet.len())
     }
 
@@ -212,8 +220,10 @@ impl AfPacket {
         }
         // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.
         unsafe {
-            (*slot).tp_len = packet.len() as u32;
+            (*slot).tp_len = (HEADER + packet.len()) as u32;
             let data = slot.cast::<u8>().add(TX_DATA);
+            data.copy_from_nonoverlapping(PLAIN.as_ptr(), HEADER);
+            let data = data.add(HEADER);
             data.copy_from_nonoverlapping(packet.head.as_ptr(), packet.head.len());
             data.add(packet.head.len()).copy_from_nonoverlapping(packet.rest.as_ptr(), packet.rest.len());
         }
@@ -288,7 +298,7 @@ impl AfPacket {
         sys::put_in_place(&fd, &self.socket)
             .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
         (self.rings, self.device) = (rings, device);
-        (self.joiner, _) = gso::open(&self.socket, &self.interface, device.index, self.gso);
+        (self.joiner, _) = joiner::open(&self.socket, &self.interface, device.index, self.gso);
         (self.rx_next, self.tx_next, self.unsent) = (0, 0, false);
         Ok(())
     }
@@ -302,13 +312,21 @@ fn join(interface: &str, slot_size: usize, share: &Share, worker: usize) -> Resu
     Ok(socket)
 }
 
+/// The tag of a VLAN that the kernel has taken out of a packet.
+fn tag(slot: &tpacket2_hdr, flags: u32) -> Option<[u8; TAG]> {
+    let given = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let tpid = if given { slot.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+    let ([t0, t1], [c0, c1]) = (tpid.to_be_bytes(), slot.tp_vlan_tci.to_be_bytes());
+    (flags & libc::TP_STATUS_VLAN_VALID != 0).then_some([t0, t1, c0, c1])
+}
+
 /// The status word of a slot, which the kernel and we hand the slot over with.
 fn status<'a>(slot: *mut tpacket2_hdr) -> &'a AtomicU32 {
     // SAFETY: callers pass a slot of a mapped ring and use the result at once; the word is only accessed atomically.
     unsafe { AtomicU32::from_ptr(&raw mut (*slot).tp_status) }
 }
 
-/// Offset of the packet in a transmit slot.
+/// Offset of the packet's header in a transmit slot.
 const TX_DATA: usize = size_of::<tpacket2_hdr>().next_multiple_of(TPACKET_ALIGNMENT);
 
 impl Queue for AfPacket {
@@ -323,23 +341,24 @@ impl Queue for AfPacket {
                 return;
             }
             // SAFETY: the status says that the slot is ours until we give it back; the kernel keeps `tp_mac` and
-            // `tp_snaplen` within it.
-            let (header, packet) = unsafe {
-                let header = *slot;
-                let start = slot.cast::<u8>().add(usize::from(header.tp_mac));
-                (header, std::slice::from_raw_parts(start, header.tp_snaplen as usize))
+            // `tp_snaplen` within it, and puts the packet's header in front of it.
+            let (slot_header, header, packet) = unsafe {
+                let slot_header = *slot;
+                let start = slot.cast::<u8>().add(usize::from(slot_header.tp_mac));
+                let packet = std::slice::from_raw_parts(start, slot_header.tp_snaplen as usize);
+                (slot_header, &*start.sub(HEADER).cast::<[u8; HEADER]>(), packet)
             };
-            self.unfinished += u64::from(flags & UNFINISHED != 0);
-            if header.tp_snaplen < header.tp_len || packet.len() < ETHERNET {
-                // Cut off: longer than a slot (a super-packet of a host with offloads on), so than a frame.
-                batch.skip_oversize();
-            } else if flags & libc::TP_STATUS_VLAN_VALID != 0 {
-                let given = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-                let tpid = if given { header.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
-                let ([t0, t1], [c0, c1]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
-                batch.push(&[&packet[..TAG_AT], &[t0, t1, c0, c1], &packet[TAG_AT..]]);
+            let tag = tag(&slot_header, flags);
+            let is_taken = if slot_header.tp_snaplen == slot_header.tp_len {
+                self.intake.take(batch, header, packet, tag)
+            } else if flags & libc::TP_STATUS_COPY != 0 {
+                self.long.take(&self.socket, batch, tag, &mut self.intake)
             } else {
-                batch.push(&[packet]);
+                self.long.lose();
+                true
+            };
+            if !is_taken {
+                return;
             }
             status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.rx_next = (self.rx_next + 1) % self.slots;
@@ -365,7 +384,8 @@ impl Queue for AfPacket {
         if let Ok((_, dropped)) = sys::packet_statistics(&self.socket) {
             counters.rx_dropped.fetch_add(dropped.into(), Ordering::Relaxed);
         }
-        counters.unfinished.fetch_add(std::mem::take(&mut self.unfinished), Ordering::Relaxed);
+        counters.rx_dropped.fetch_add(self.long.take_lost(), Ordering::Relaxed);
+        self.intake.count(counters);
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
         if let Some(joiner) = &mut self.joiner {

@@ -12,6 +12,8 @@ use crate::sys::{self, Interface, Mapping};
 pub const RING_BYTES: usize = 8 << 20;
 /// Bytes of a block of the ring: contiguous kernel memory, so not too large.
 const BLOCK_BYTES: usize = 1 << 17;
+/// Super-packets that wait aside of the ring, as the kernel counts them: nothing is reserved.
+const RECEIVE_BUFFER: i32 = 32 << 20;
 /// Socket buffer: how much the device may have under way.
 const SEND_BUFFER: i32 = 8 << 20;
 
@@ -57,10 +59,14 @@ impl Socket {
         set(libc::PACKET_VERSION, version).map_err(|e| error("TPACKET_V2 is not supported", e))?;
         set(libc::PACKET_IGNORE_OUTGOING, 1)
             .map_err(|e| error("PACKET_IGNORE_OUTGOING is not supported (Linux 4.20 or later is needed)", e))?;
+        sys::tell_unfinished(&fd).map_err(|e| error("PACKET_VNET_HDR is not supported", e))?;
+        // What is longer than a slot waits aside as a whole, behind what of it fits the slot.
+        set(libc::PACKET_COPY_THRESH, 1).map_err(|e| error("PACKET_COPY_THRESH is not supported", e))?;
         set(libc::PACKET_LOSS, 1).map_err(|e| error("PACKET_LOSS is not supported", e))?;
         // It only makes it faster, so its refusal does not matter.
         let _ = set(libc::PACKET_QDISC_BYPASS, 1);
         enlarge_buffer(&fd);
+        enlarge(&fd, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF], RECEIVE_BUFFER);
         ring(libc::PACKET_RX_RING)?;
         ring(libc::PACKET_TX_RING)?;
         let rings = Mapping::of_fd(fd.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
@@ -76,6 +82,11 @@ impl Socket {
 
 /// Lets a socket have much under way, as far as the system allows.
 pub fn enlarge_buffer(fd: &OwnedFd) {
-    let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
-        .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
+    enlarge(fd, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF], SEND_BUFFER);
+}
+
+/// By one of two options: the first may exceed the system's limit, which takes a right.
+fn enlarge(fd: &OwnedFd, options: [i32; 2], bytes: i32) {
+    let set = |option: &i32| sys::set_option(fd, libc::SOL_SOCKET, *option, &bytes).is_ok();
+    let _ = options.iter().any(set);
 }

@@ -1,20 +1,16 @@
 //! Messages as the socket takes them: each a header of what is to be done with it, and the bytes of its packets where
 //! they lie.
 
-use super::datagram::{Datagram, Headers, MOST_HEADERS, sum};
+use super::part::{Headers, MOST_HEADERS, Part, sum};
 use super::plan::{MOST, Plan, Seen, WINDOW};
-use crate::packets::{Bytes, TxBatch};
+use crate::packets::{Bytes, HEADER, TxBatch};
 use crate::sys::Messages;
 
 /// Payloads that are shared whose sums are remembered within a batch, and places that each may have.
 const SUMS: usize = 64;
 const PROBES: usize = 4;
-/// `struct virtio_net_hdr` (linux/virtio_net.h) as bytes; `VIRTIO_NET_HDR_F_NEEDS_CSUM`, `VIRTIO_NET_HDR_GSO_UDP_L4`.
-const HEADER: usize = 10;
-const NEEDS_CHECKSUM: u8 = 1;
-const UDP_L4: u8 = 5;
 /// The header of a packet that is sent as it is.
-static PLAIN: [u8; HEADER] = [0; HEADER];
+pub static PLAIN: [u8; HEADER] = [0; HEADER];
 
 /// What a message has.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +69,10 @@ impl Outgoing {
                 let run = (right.trailing_ones() as usize).clamp(1, rest.len());
                 let of_run = rest.iter().map(|number| batch.packet(start + usize::from(*number)));
                 let bytes = match (run, plan.seen(rest[0].into())) {
-                    (2.., Seen { datagram: Some(first), headers }) => self.joined(first, *headers, of_run.take(run)),
+                    (2.., Seen { part: Some(first), headers }) => {
+                        let last = &plan.seen(rest[run - 1].into()).headers;
+                        self.joined(first, (*headers, last), of_run.take(run))
+                    }
                     _ => of_run.take(run).map(|packet| self.single(packet)).sum(),
                 };
                 self.ready.push(Ready { first: rest[0], packets: run as u16, bytes });
@@ -92,8 +91,8 @@ impl Outgoing {
     /// A super-packet: the first one's headers, with the length of all, and the payloads. Gives the packets' bytes.
     fn joined<'a>(
         &mut self,
-        first: &Datagram,
-        mut headers: Headers,
+        first: &Part,
+        (mut headers, last): (Headers, &Headers),
         packets: impl Iterator<Item = Bytes<'a>> + Clone,
     ) -> u32 {
         let bytes = first.headers();
@@ -103,13 +102,8 @@ impl Outgoing {
             all += packet.len() as u32;
         }
         // Within what the plan allows.
-        first.extend(&mut headers, payload as u16);
-        let (start, place) = first.checksum();
         let mut front = [0; HEADER + MOST_HEADERS];
-        (front[0], front[1]) = (NEEDS_CHECKSUM, UDP_L4);
-        for (word, value) in [bytes as u16, first.payload, start, place].into_iter().enumerate() {
-            front[2 + 2 * word..4 + 2 * word].copy_from_slice(&value.to_ne_bytes());
-        }
+        front[..HEADER].copy_from_slice(&first.extend(&mut headers, last, payload as u16));
         front[HEADER..].copy_from_slice(&headers);
         assert!(self.fronts.len() < self.fronts.capacity(), "as many messages as packets at most");
         self.fronts.push(front);
@@ -135,11 +129,11 @@ fn behind(packet: Bytes<'_>, bytes: usize) -> (&[u8], &[u8]) {
 struct Sums([(usize, usize, u16); SUMS]);
 
 impl Sums {
-    /// Whether the checksums of a packet are right, as those of a datagram.
+    /// Whether the checksums of a packet are right.
     fn is_right(&mut self, seen: &Seen, packet: Bytes<'_>) -> bool {
-        let Some(datagram) = seen.datagram else { return false };
-        datagram.is_right(&seen.headers, || {
-            let (head, rest) = behind(packet, datagram.headers());
+        let Some(part) = seen.part else { return false };
+        part.is_right(&seen.headers, || {
+            let (head, rest) = behind(packet, part.headers());
             let rest = if rest.is_empty() { 0 } else { self.of(rest) };
             // Behind an odd number of bytes the two bytes of each word have changed places (RFC 1071 section 2).
             let rest = if head.len() % 2 == 1 { rest.swap_bytes() } else { rest };

@@ -1,46 +1,32 @@
-//! Super-packets: what a batch has of a flow of UDP goes to the kernel as one, which it divides, or the device does
-//! (UDP GSO). So the way through the kernel is taken once for all of them.
+//! The socket by which super-packets leave ([`gso`](crate::ports::gso)).
 //!
-//! That takes a socket of its own: with a header of what is to be done (`PACKET_VNET_HDR`) it has no rings of plain
-//! packets, and it goes through the queueing discipline, for what is to be divided would be dropped past it
-//! (`PACKET_QDISC_BYPASS`). As the ring goes past it, a batch goes by one of the two, whole. While the ring has packets
-//! that the device had no room for, it is the ring; and while the kernel has some of the socket's (`SIOCOUTQ`), the
-//! socket. What the kernel does not take of the socket's goes into the ring, which waits until the rest is sent.
-//!
-//! What leaves is what would leave packet by packet, but for identifications of IPv4 packets that must not be
-//! fragmented (RFC 6864: they have no meaning): see [`datagram`]. Packets with wrong checksums, which would be made
-//! right where a super-packet is divided, leave as they are.
-
-mod datagram;
-mod device;
-mod outgoing;
-mod plan;
+//! It is one of its own: rings have no room for them, and it goes through the queueing discipline, for what is to be
+//! divided would be dropped past it (`PACKET_QDISC_BYPASS`). As the ring goes past it, a batch goes by one of the two,
+//! whole. While the ring has packets that the device had no room for, it is the ring; and while the kernel has some of
+//! the socket's (`SIOCOUTQ`), the socket. What the kernel does not take of the socket's goes into the ring, which waits
+//! until the rest is sent.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use outgoing::Outgoing;
-use plan::Plan;
-pub use plan::WINDOW;
-
+use super::device;
 use super::socket::enlarge_buffer;
 use crate::packets::{Bytes, TxBatch};
+use crate::ports::gso::{Outgoing, Plan};
 use crate::ports::queue::Sent;
 use crate::ports::spec::Gso;
 use crate::sys;
 
 /// Packets of a flow in a batch from which on a super-packet is worth its price.
 const LEAST: u16 = 4;
-/// `linux/if_packet.h`
-const PACKET_VNET_HDR: i32 = 15;
 
 /// The socket for super-packets to an interface, where there is to be one, and a line about it. `socket` asks.
 pub fn open(socket: &OwnedFd, interface: &str, index: i32, wanted: Gso) -> (Option<Joiner>, Option<String>) {
     match device::takes(socket, interface, wanted) {
-        (false, about) => (None, about),
-        (true, about) => match Joiner::open(index) {
+        (None, about) => (None, about),
+        (Some(takes_udp), about) => match Joiner::open(index, takes_udp) {
             Ok(joiner) => (Some(joiner), about),
-            Err(error) => (None, Some(format!("sends no super-packets of UDP: {error}"))),
+            Err(error) => (None, Some(format!("sends no super-packets: {error}"))),
         },
     }
 }
@@ -76,14 +62,14 @@ pub struct Joiner {
 
 impl Joiner {
     /// A socket that sends to the interface of this index; in a user namespace, too.
-    fn open(index: i32) -> io::Result<Self> {
+    fn open(index: i32, takes_udp: bool) -> io::Result<Self> {
         let socket = sys::packet_socket()?;
-        sys::set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
+        sys::tell_unfinished(&socket)?;
         enlarge_buffer(&socket);
         sys::bind_to_send(&socket, index)?;
         Ok(Joiner {
             socket,
-            plan: Plan::new(),
+            plan: Plan::new(takes_udp),
             outgoing: Outgoing::new(),
             done: 0,
             owes: false,
@@ -104,8 +90,8 @@ impl Joiner {
         let _ = sys::take_socket_error(&self.socket);
     }
 
-    /// Looks at so many packets of a batch, at most [`WINDOW`], from `start` on; whether they are to be sent by this
-    /// socket. Those that do not fit the device are left out.
+    /// Looks at so many packets of a batch from `start` on, as many as a plan takes at most; whether they are to be
+    /// sent by this socket. Those that do not fit the device are left out.
     pub fn plan(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) -> bool {
         let make = |plan: &mut Plan| {
             plan.make(count, |number| Some(batch.packet(start + number)).filter(|packet| fits(*packet)));

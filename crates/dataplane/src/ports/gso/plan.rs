@@ -1,10 +1,10 @@
-//! Which packets of a batch leave together: those of a flow of UDP that follow each other in it, whatever is between
+//! Which packets of a batch leave together: those of a flow that follow each other in it, whatever is between
 //! them.
 //!
 //! The packets of a flow keep their order: one that can't be joined to those before it ends their message, and those
 //! after it begin another one. Messages leave in the order of their first packets.
 
-use super::datagram::{Datagram, Headers, Kind, MOST_HEADERS, look};
+use super::part::{Headers, Look, MOST_HEADERS, Part, look};
 use crate::packets::Bytes;
 
 /// Packets that are looked at together, at most.
@@ -35,7 +35,7 @@ pub struct Message {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Of a flow.
-    pub datagram: Option<Datagram>,
+    pub part: Option<Part>,
     pub headers: Headers,
 }
 
@@ -58,19 +58,22 @@ pub struct Plan {
     next: Box<[u16; WINDOW]>,
     flows: Box<[Place; PLACES]>,
     window: u32,
+    /// Datagrams of UDP are joined, too.
+    takes_udp: bool,
     /// Packets of the longest message.
     pub longest: u16,
 }
 
 impl Plan {
     /// An empty one, with the memory that it needs.
-    pub fn new() -> Self {
+    pub fn new(takes_udp: bool) -> Self {
         Plan {
             messages: Vec::with_capacity(WINDOW),
-            seen: Box::new([Seen { datagram: None, headers: [0; MOST_HEADERS] }; WINDOW]),
+            seen: Box::new([Seen { part: None, headers: [0; MOST_HEADERS] }; WINDOW]),
             next: Box::new([NONE; WINDOW]),
             flows: Box::new([Place::default(); PLACES]),
             window: 0,
+            takes_udp,
             longest: 0,
         }
     }
@@ -89,25 +92,26 @@ impl Plan {
             self.next[number] = NONE;
             let Some(bytes) = packet(number) else { continue };
             let seen = &mut self.seen[number];
-            let kind = look(bytes, &mut seen.headers);
-            seen.datagram = if let Kind::Datagram(datagram) = kind { Some(datagram) } else { None };
-            let Some(datagram) = seen.datagram else {
+            let look = look(bytes, &mut seen.headers);
+            seen.part = if let Look::Part(part) = look { Some(part) } else { None };
+            let Some(part) = seen.part else {
                 self.begin(number, 0, false);
-                if kind == Kind::Unclear {
+                if look == Look::Unclear {
                     barrier = self.messages.len();
                 }
                 continue;
             };
-            let place = self.place(number, &datagram);
+            let place = self.place(number, &part);
             let before = place.and_then(|place| self.at(place)).filter(|&message| message >= barrier);
-            if before.is_some_and(|message| self.join(message, number, &datagram)) {
+            if before.is_some_and(|message| self.join(message, number, &part)) {
                 continue;
             }
             if let Some(place) = place {
                 self.flows[place] = Place { window: self.window, message: self.messages.len() as u16 };
             }
             // Where the table has no place for its flow nothing follows, so that nothing is in the wrong order.
-            self.begin(number, datagram.payload, place.is_some() && datagram.may_join);
+            let is_open = place.is_some() && part.may_join && !part.ends && (part.is_tcp || self.takes_udp);
+            self.begin(number, part.payload, is_open);
         }
     }
 
@@ -129,19 +133,18 @@ impl Plan {
     }
 
     /// Whether the packet is part of the message from now on.
-    fn join(&mut self, message: usize, number: usize, datagram: &Datagram) -> bool {
+    fn join(&mut self, message: usize, number: usize, part: &Part) -> bool {
         let message = &mut self.messages[message];
         let (seen, headers) = (&self.seen[usize::from(message.first)], &self.seen[number].headers);
-        let (Some(first), true) = (&seen.datagram, message.is_open && datagram.may_join) else { return false };
-        let payload = message.payload + u32::from(datagram.payload);
-        let fits = datagram.payload <= first.payload
-            && payload as usize <= first.most()
-            && usize::from(message.packets) < MOST;
-        if !fits || !datagram.follows(headers, first, &seen.headers, message.packets) {
+        let (Some(first), true) = (&seen.part, message.is_open && part.may_join) else { return false };
+        let payload = message.payload + u32::from(part.payload);
+        let fits =
+            part.payload <= first.payload && payload as usize <= first.most() && usize::from(message.packets) < MOST;
+        if !fits || !part.follows(headers, first, &seen.headers, message.packets, message.payload) {
             return false;
         }
         // Only the last one may be shorter.
-        message.is_open = datagram.payload == first.payload;
+        message.is_open = part.payload == first.payload && !part.ends;
         message.payload = payload;
         message.packets += 1;
         self.longest = self.longest.max(message.packets);
@@ -151,13 +154,13 @@ impl Plan {
     }
 
     /// The place of a flow in the table: where it is, or where it may be put.
-    fn place(&self, number: usize, datagram: &Datagram) -> Option<usize> {
+    fn place(&self, number: usize, part: &Part) -> Option<usize> {
         let headers = &self.seen[number].headers;
-        let first = datagram.hash as usize;
+        let first = part.hash as usize;
         (first..first + PROBES).map(|place| place % PLACES).find(|&place| {
             let flow = |message: usize| {
                 let other = &self.seen[usize::from(self.messages[message].first)];
-                other.datagram.is_some_and(|first| datagram.is_of_flow(headers, &first, &other.headers))
+                other.part.is_some_and(|first| part.is_of_flow(headers, &first, &other.headers))
             };
             self.at(place).is_none_or(flow)
         })
