@@ -12,6 +12,7 @@ mod capture;
 mod count;
 mod error;
 mod fragments;
+mod left_behind;
 mod lock;
 mod mem;
 mod offloads;
@@ -20,6 +21,7 @@ mod pcap;
 mod queue;
 mod spec;
 mod tap;
+mod tc;
 
 #[cfg(test)]
 pub(crate) use afxdp::SPLITS;

@@ -23,6 +23,7 @@ mod sharing;
 mod stream_rate;
 mod streaming;
 mod taps;
+mod tc;
 mod timers;
 mod whole;
 mod worker;

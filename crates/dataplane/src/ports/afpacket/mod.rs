@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use gso::{Joiner, Outcome, WINDOW};
 use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
+pub(super) use socket::enlarge_buffer;
 use socket::{RING_BYTES, Socket};
 
 use super::error::PortError;

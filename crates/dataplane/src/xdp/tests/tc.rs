@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -17,8 +16,8 @@ use crate::sys::check;
 use crate::tests::live::{ip, run};
 use crate::xdp::TapRing;
 
-/// `TC_ACT_OK`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
-const OK: u32 = 0;
+/// `TC_ACT_UNSPEC`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
+const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
@@ -82,7 +81,7 @@ fn verdicts_and_what_is_handed_over() {
         at_tc.memory.set_port(LOOPBACK, PORT, None, true);
         let packet = |kind: u8| [&[1; 12][..], &[0, kind], &(0..40).collect::<Vec<u8>>()].concat();
         let run = |kind| at_tc.loaded.run(&packet(kind)).unwrap();
-        assert_eq!((run(1).verdict, run(1).packet), (OK, packet(1)));
+        assert_eq!((run(1).verdict, run(1).packet), (NEXT, packet(1)));
         assert_eq!((run(2).verdict, at_tc.dropped(DropId::MALFORMED)), (SHOT, 1));
         // Without a ring there is no worker.
         assert_eq!((run(3).verdict, run(4).verdict, at_tc.dropped(DropId::NO_WORKER)), (SHOT, SHOT, 2));
@@ -193,16 +192,6 @@ fn own_namespace() {
     moved.expect("a network namespace of its own: run the tests as root");
 }
 
-/// Puts a program at an interface's ingress, as long as the result is open (`BPF_LINK_CREATE`, `BPF_TCX_INGRESS`).
-fn attach(program: &OwnedFd, interface: u32) -> OwnedFd {
-    let attributes: [u32; 8] = [program.as_raw_fd() as u32, interface, 46, 0, 0, 0, 0, 0];
-    // SAFETY: the structure has no pointers; the result is a new descriptor.
-    let link = unsafe { libc::syscall(libc::SYS_bpf, 28, attributes.as_ptr(), size_of_val(&attributes)) };
-    check(link as i32).expect("Linux 6.6 or later");
-    // SAFETY: it was just made.
-    unsafe { OwnedFd::from_raw_fd(link as i32) }
-}
-
 /// Byte of a stream at a place.
 fn byte(at: usize) -> u8 {
     (at * 31 + at / 257) as u8
@@ -259,7 +248,9 @@ fn transfer(off: &[&str], form: Options) -> (u64, u64) {
                 program.loaded.ports().set_device(port, Some(interface)).unwrap();
             }
         }
-        let links = ports.map(|(interface, _)| attach(programs[0].loaded.program(), interface));
+        let links = ports.map(|(interface, _)| {
+            sys::link_create_first(programs[0].loaded.program(), interface as i32).expect("Linux 6.6 or later")
+        });
 
         let served = server.run(|| {
             let listener = TcpListener::bind("10.7.0.2:9090").unwrap();
