@@ -53,7 +53,8 @@ pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, R
 pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot};
 pub use offline::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport, bench, replay, step};
 pub use packets::{
-    Access, Bytes, FrameConfig, FrameError, FrameHolders, FramePool, Received, RxBatch, TxBatch, WorkerContext,
+    Access, Bytes, Checksum, Cut, FrameConfig, FrameError, FrameHolders, FramePool, HEADER, Kind, Received, Refused,
+    RxBatch, Segments, TxBatch, Unfinished, WorkerContext,
 };
 pub use sys::{give_way, join_group};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};

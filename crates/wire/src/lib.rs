@@ -8,7 +8,8 @@
 //! | [`segment`] | TCP segments in Ethernet frames, read and written |
 //! | [`assembly`] | what a sender has sent, in order |
 //! | [`isn`] | initial sequence numbers (RFC 6528) |
-//! | [`checksum`] | the Internet checksum (RFC 1071) |
+//! | [`checksum`], [`crc32c`] | the Internet checksum (RFC 1071); that of SCTP |
+//! | [`bytes`] | numbers at places of bytes |
 //! | [`fragments`] | IP datagrams that come in fragments |
 //! | [`icmp`] | ICMP errors about TCP segments |
 //! | [`resolution`] | ARP and neighbour discovery: questions and answers |
@@ -27,8 +28,9 @@
 
 pub mod assembly;
 pub mod body;
-mod bytes;
+pub mod bytes;
 pub mod checksum;
+pub mod crc32c;
 pub mod flow_key;
 pub mod fragments;
 pub mod head_progress;

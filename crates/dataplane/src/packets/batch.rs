@@ -4,6 +4,7 @@ use codegen::abi::MAX_BATCH;
 
 use super::context::WorkerContext;
 use super::frames::FramePool;
+use super::segments::Segments;
 use super::shared::Bytes;
 use crate::tables::Deadlines;
 
@@ -74,22 +75,44 @@ impl<'a> RxBatch<'a> {
             self.oversize += 1;
             return;
         }
-        assert!(self.room() > 0, "a driver pushed into a full batch");
-        let Some(frame) = self.context.pop() else { return };
-        let pool = self.context.pool();
-        // SAFETY: the frame was just taken, so it is ours; the length was checked against the room after the headroom.
-        let mut bytes = unsafe {
-            self.context.reset_metadata(frame, self.port);
-            pool.place(frame, pool.headroom() as usize, len)
-        };
+        let Some(mut bytes) = self.add(len) else { return };
         for part in parts {
             let (head, rest) = bytes.split_at_mut(part.len());
             head.copy_from_slice(part);
             bytes = rest;
         }
+    }
+
+    /// Writes the segments of a packet into frames; those longer than [`RxBatch::max_packet`] are counted as oversize
+    /// and left out. Whether all are done: where the batch has no room for the rest, the driver comes back with the
+    /// same packet.
+    pub fn push_segments(&mut self, packet: &[u8], segments: &mut Segments) -> bool {
+        while let Some(len) = segments.next_len() {
+            if len > self.max_packet() {
+                self.oversize += 1;
+                segments.skip();
+                continue;
+            }
+            let Some(bytes) = (self.room() > 0).then(|| self.add(len)).flatten() else { return false };
+            segments.write(packet, bytes);
+        }
+        true
+    }
+
+    /// Adds a packet of so many bytes, at most [`RxBatch::max_packet`], which are to be written. `None` where no frame
+    /// is free.
+    fn add(&mut self, len: usize) -> Option<&mut [u8]> {
+        assert!(self.room() > 0, "a driver pushed into a full batch");
+        let frame = self.context.pop()?;
         self.received.frames[self.received.len] = frame;
         self.received.len += 1;
         self.bytes += len as u64;
+        let pool = self.context.pool();
+        // SAFETY: the frame was just taken, so it is ours; the length was checked against the room after the headroom.
+        unsafe {
+            self.context.reset_metadata(frame, self.port);
+            Some(pool.place(frame, pool.headroom() as usize, len))
+        }
     }
 
     /// Takes a packet that lies in a frame already, `len` bytes from `offset` on. To be called only while there is

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::live::{AFPACKET, Host, gro, in_namespace, ip, run};
+use super::super_packet::total;
 use crate::counters::PortCounters;
 use crate::packets::{FramePool, TxBatch};
 use crate::ports::{self, Common, Extras, Gso, Queue, Sent};
@@ -70,17 +71,6 @@ impl Port {
         assert_eq!(self.counters.error(), None);
         (self.counters.tx_super.load(Ordering::Relaxed), self.counters.tx_in_super.load(Ordering::Relaxed))
     }
-}
-
-/// What the internet checksum of these parts is with its field in it: 0xffff where it is right (RFC 1071).
-fn total(parts: &[&[u8]]) -> u16 {
-    let bytes = parts.concat();
-    let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u64::from(*low)));
-    let mut sum: u64 = words.sum();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
 }
 
 /// A flow of UDP.
