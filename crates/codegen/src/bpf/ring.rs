@@ -14,7 +14,7 @@ use crate::lower::Res;
 
 /// Flags of a record that is submitted (`BPF_RB_NO_WAKEUP`, `BPF_RB_FORCE_WAKEUP`).
 const NO_WAKEUP: u64 = 1;
-const FORCE_WAKEUP: u64 = 2;
+pub(super) const FORCE_WAKEUP: u64 = 2;
 
 impl<'c> Kernel<'c, '_> {
     /// The ring of the queue that the packet came in by; on at `none` where it has none.

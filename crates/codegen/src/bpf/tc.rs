@@ -11,6 +11,7 @@ use inkwell::values::{IntValue, PointerValue};
 use super::Kernel;
 use super::asm::Helper;
 use super::hook::GSO_SIZE;
+use super::ring::FORCE_WAKEUP;
 use super::state::Field;
 use crate::kernel::{MapUse, Punt, Tap, Verdict};
 use crate::lower::{Memory, Res};
@@ -91,8 +92,10 @@ impl<'c> Kernel<'c, '_> {
             let len = self.select_int(is_read, self.resize(len, 32)?, self.i32.const_zero())?;
             self.store(self.at(record, offset_of!(Tap, len) as u64)?, len, 4, Memory::Table)?;
             self.note_segments(ctx, record)?;
-            // The reader is woken where it sleeps.
-            self.help(Helper::RingbufSubmit, &[record.into(), self.long(0).into()])?;
+            // The reader is woken where it sleeps. The kernel knows that by its having read all; but copies are there
+            // that it was not woken for.
+            let wakes = if self.program.uses_rings() { FORCE_WAKEUP } else { 0 };
+            self.help(Helper::RingbufSubmit, &[record.into(), self.long(wakes).into()])?;
             builder.build_unconditional_branch(done)?;
             builder.position_at_end(larger);
         }

@@ -11,6 +11,7 @@ mod group_workers;
 mod groups;
 mod gso;
 mod holds;
+pub(crate) mod hosts;
 mod insert_new;
 mod interfaces;
 mod kernel_deadlines;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use codegen::kernel::Hook;
 
+use super::hosts::{BYTES, Hosts, both_have_all};
 use super::live::{Host, TC, eventually, gro, in_namespace, ip};
 use super::xdp::prepare_at;
 use crate::ports::Driver;
@@ -184,4 +185,80 @@ fn the_program_ends_with_the_instance() {
         whole(instance);
         assert_eq!(Attached::all_at_ingress(index), []);
     });
+}
+
+/// All of it goes through a worker, or every second flow; or the first packets of a flow, or the host's.
+const BY_WORKERS: &str = "import \"net/ether\";
+module m {
+    in ether input; out ether output; channel ether own; counter packets; counter longer; counter all; counter wrong;
+    ppf first(ether_packet_t *pkt) from input {
+        pkt->metadata.tx.port = 3 - pkt->metadata.rx.port;
+        counter_add(packets, 1);
+        if (packet_length(pkt) > 1514) counter_add(longer, 1);
+        if (HANDED_OVER) channel_put(own, pkt);
+        else channel_put(output, pkt);
+    }
+    @worker ppf second(ether_packet_t *pkt) from own {
+        counter_add(all, 1);
+        if (packet_length(pkt) > 1514) counter_add(wrong, 1);
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }";
+
+/// A stream both ways between hosts with all offloads on, of which workers get a part: super-packets, and packets
+/// without checksums.
+fn exchanged(handed_over: &str, off: &[&str], workers: usize, reloads: u32) -> crate::Snapshot {
+    let (text, off) = (BY_WORKERS.replace("HANDED_OVER", handed_over), off.iter().map(|n| n.to_string()).collect());
+    let test = move || {
+        let off: Vec<String> = off;
+        let hosts = Hosts::new(&off);
+        let (program, mut reloaded) = (compiled(&text), 0);
+        let mut instance = prepare_at(TC, &program, workers).run().unwrap();
+        let exchange = hosts.exchange("10.7.0.2:9090");
+        while reloaded < reloads {
+            let next = instance.next(&program, Vec::new()).unwrap();
+            assert_eq!(instance.take_over(next), [""; 0]);
+            reloaded += 1;
+        }
+        both_have_all(exchange).unwrap();
+        whole(instance)
+    };
+    std::thread::spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn user(snapshot: &crate::Snapshot, name: &str) -> u64 {
+    snapshot.user.iter().find(|(known, _)| known == name).unwrap().1[0]
+}
+
+#[test]
+fn workers_divide_super_packets_and_compute_checksums() {
+    for (off, workers) in [(&[][..], 1), (&["left", "right"][..], 1), (&["left"][..], 2)] {
+        let snapshot = exchanged("pkt->type == 0x0800", off, workers, 0);
+        let [packets, longer, all, wrong] =
+            ["packets", "longer", "all", "wrong"].map(|n| user(&snapshot, &format!("m.{n}")));
+        let reasons = ["malformed", "no_worker", "tap_full", "tx_failed"].map(|reason| snapshot.dropped(reason));
+        assert_eq!((wrong, reasons[0], reasons[2]), (0, 0, 0), "{snapshot:#?}");
+        assert!(all as usize > 2 * BYTES / 1500, "segments: {all}");
+        // With offloads the kernel has fewer than workers.
+        assert_eq!(
+            longer > 100 && packets < all,
+            off.len() < 2,
+            "{packets} packets, {longer} longer, {all} at workers"
+        );
+    }
+}
+
+/// Of one flow packets stay in the kernel and go through workers by turns. TCP copes with their order.
+#[test]
+fn packets_that_workers_send_are_as_those_that_the_kernel_does() {
+    let snapshot = exchanged("packet_length(pkt) % 7 == 0", &[], 1, 0);
+    assert!(user(&snapshot, "m.all") > 100 && user(&snapshot, "m.longer") > 100);
+    assert_eq!(snapshot.dropped("malformed"), 0);
+}
+
+#[test]
+fn programs_take_over_from_each_other_under_super_packets() {
+    let snapshot = exchanged("pkt->type == 0x0800", &[], 1, 20);
+    assert_eq!((snapshot.dropped("malformed"), user(&snapshot, "m.wrong")), (0, 0));
 }

@@ -155,7 +155,7 @@ impl FastPath {
         let ports = loaded.ports().clone().complete(hook, &split.kernel.name)?;
         let devices = ports.devices.as_deref().filter(|_| hook == Hook::Xdp);
         let failed = devices.and_then(|devices| Failed::count(devices, memory.map()).ok());
-        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
+        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(hook, split)));
         let uses_rings = uses_rings(hook, &split.kernel);
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, uses_rings });
         let state = Mutex::new(State { part, grace: None, links: Vec::new(), rings: Vec::new(), previous: None });
@@ -191,7 +191,7 @@ impl FastPath {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
-            let resume = Arc::new(Resume::new(split));
+            let resume = Arc::new(Resume::new(self.hook, split));
             let uses_rings = uses_rings(self.hook, &split.kernel);
             Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, uses_rings }))
         })?;
