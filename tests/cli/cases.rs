@@ -51,6 +51,8 @@ fn the_example_passes_on_all_engines() {
     // Engines alone, and the list.
     let text = millrace(&["test", PATCH, "--engine", "interp,xdp"]).ok();
     assert!(text.contains("run by: interp; xdp\n"), "{text}");
+    let text = millrace(&["test", PATCH, "--engine", "tc,worker"]).ok();
+    assert!(text.contains("run by: worker, copy; worker, in-place; worker, header-copy; tc\n"), "{text}");
     let text = millrace(&["test", PATCH, "--list"]).ok();
     assert_eq!(
         text,

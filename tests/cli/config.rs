@@ -103,7 +103,7 @@ fn ports_and_devices() {
     for (port, problem) in [
         ("eth0", "NAME=DRIVER:DEVICE"),
         ("a=eth0", "NAME=DRIVER:DEVICE"),
-        ("a=dpdk:0", "no driver `dpdk`; use one of auto, xdp, afpacket, afxdp, tap, pcap, mem"),
+        ("a=dpdk:0", "no driver `dpdk`; use one of auto, xdp, tc, afpacket, afxdp, tap, pcap, mem"),
         ("a=afpacket:", "needs an interface"),
         ("a=afxdp:", "needs an interface"),
         ("=mem:", "at least one"),

@@ -83,6 +83,13 @@ fn the_kernels_part_as_an_object_file() {
     assert!(shown.contains(&format!("program from rx: {} instructions", code / 8)), "{code}");
     let (_, at, length) = *section("license");
     assert_eq!(&bytes[at..at + length], b"GPL\0");
+    // At another hook it is a program of another kind, and tools tell that by the name.
+    let other = scratch.path("tc.o");
+    millrace(&["emit", PATCH, "--target", "bpf-object", "--hook", "tc", "--output", &other]).ok();
+    let bytes_at_tc = fs::read(other).unwrap();
+    assert!(
+        bytes_at_tc.windows(4).any(|name| name == b"\0tc\0") && !bytes_at_tc.windows(5).any(|name| name == b"\0xdp\0")
+    );
     let (_, _, relocations) = *section(".relxdp");
     assert_eq!(relocations / 16, shown.matches("; map ").count());
 }

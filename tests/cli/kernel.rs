@@ -141,8 +141,18 @@ fn the_engine_says_what_it_is() {
             "{out}"
         );
     }
+    for (driver, engine) in [("auto", "tc"), ("tc", "tc"), ("tc", "auto")] {
+        let (status, out, error) = run(driver, &["--engine", engine]);
+        assert_eq!(status, Some(0), "{driver} {engine}: {out}{error}");
+        let (said, port) =
+            ("engine: tc: 2 of 2 PPFs run in the kernel;", "\nport l: left: traffic control; what is handed");
+        assert!(out.starts_with(said) && out.contains(port), "{out}");
+    }
+    // Others' interfaces go with either.
+    let (_, out, _) = run("auto", &["--engine", "tc"]);
+    assert!(out.contains("\nport r: right: traffic control;"), "{out}");
     let (_, out, _) = run("afpacket", &[]);
-    assert!(out.starts_with("engine: workers, because no port is xdp: or auto:\n"), "{out}");
+    assert!(out.starts_with("engine: workers, because no port is xdp:, tc: or auto:\n"), "{out}");
     let (_, out, _) = run("auto", &["--engine", "worker"]);
     assert!(out.starts_with("port l: afxdp:left: left: native XDP; copy mode"), "{out}");
     // Not what was asked for.
@@ -150,6 +160,16 @@ fn the_engine_says_what_it_is() {
     assert!(status == Some(2) && error.contains("left: xdp takes a program that runs in the kernel"), "{error}");
     let (status, _, error) = run("afpacket", &["--engine", "xdp"]);
     assert!(status == Some(1) && error.starts_with("error: --engine xdp: no port is xdp:INTERFACE"), "{error}");
+    let (status, _, error) = run("afpacket", &["--engine", "tc"]);
+    assert!(status == Some(1) && error.starts_with("error: --engine tc: no port is tc:INTERFACE"), "{error}");
+    let (status, _, error) = run("xdp", &["--engine", "tc"]);
+    assert_eq!((status, &*error), (Some(1), "error: --engine tc: port l is xdp:left\n"));
+    let (status, _, error) = run("tc", &["--engine", "xdp"]);
+    assert_eq!((status, &*error), (Some(1), "error: --engine xdp: port l is tc:left\n"));
+    let (status, _, error) = run("tc", &["--port", "r=xdp:right"]);
+    let both =
+        "error: port r is xdp:right and port l is tc:left: what of a program is in the kernel runs at one of the two\n";
+    assert!(status == Some(1) && error.starts_with(both), "{error}");
     // Nothing of it can run in the kernel.
     let scratch = Scratch::new();
     let copies = "import \"net/ether\";

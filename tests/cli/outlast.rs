@@ -41,6 +41,8 @@ program {{ rx -> m.input; m.output -> tx; }}
 }
 
 struct Rig {
+    /// Of both ports.
+    driver: &'static str,
     runtime: Runtime,
     box_: Namespace,
     file: String,
@@ -51,7 +53,8 @@ impl Rig {
     fn start(&self) -> Running {
         let millrace =
             self.box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &self.file, "--state", &self.state]);
-        let millrace = millrace.args(["--port", "l=xdp:left", "--port", "r=xdp:right"]);
+        let [left, right] = ["l", "r"].map(|port| format!("{port}={}:", self.driver));
+        let millrace = millrace.args(["--port", &format!("{left}left"), "--port", &format!("{right}right")]);
         let mut running = millrace.args(["--socket", &self.runtime.path("sock")]).spawn().unwrap();
         running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
         running
@@ -91,10 +94,19 @@ fn traffic(hosts: &[Namespace; 2], stop: Arc<AtomicBool>) -> JoinHandle<u32> {
 
 #[test]
 fn packets_pass_while_the_process_is_gone_and_the_next_one_takes_over() {
+    outlasts("xdp", "XDP");
+}
+
+#[test]
+fn packets_pass_at_traffic_control_while_the_process_is_gone() {
+    outlasts("tc", "traffic control");
+}
+
+fn outlasts(driver: &'static str, hook: &str) {
     let (box_, hosts) = network();
     let runtime = Runtime::new();
     let (file, state) = (runtime.write("sw.baker", &program(0)), runtime.path("state"));
-    let rig = Rig { runtime, box_, file, state };
+    let rig = Rig { driver, runtime, box_, file, state };
     // A veth device takes packets from programs only where the other end has a program or this.
     for host in &hosts {
         host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
@@ -131,7 +143,7 @@ fn packets_pass_while_the_process_is_gone_and_the_next_one_takes_over() {
     assert!((sent..=2 * sent).contains(&counted), "{counted} of {} packets", 2 * sent);
     millrace.signal(Signal::SIGTERM).unwrap();
     let output = millrace.wait(PATIENCE).unwrap().text();
-    assert!(output.contains("XDP, taken over from the process before while it ran"), "{output}");
+    assert!(output.contains(&format!("{hook}, taken over from the process before while it ran")), "{output}");
     assert!(output.contains("state: the program of the process before is still in the kernel; "), "{output}");
     // An orderly end leaves nothing in the kernel.
     for device in ["left", "right"] {

@@ -63,12 +63,13 @@ impl Machine {
     }
 
     /// Starts Millrace by way of a command, with a state.
-    fn start(&self, by: &[&str], state: &str, instance: &str) -> Started {
+    fn start(&self, driver: &str, by: &[&str], state: &str, instance: &str) -> Started {
         let path = |name| self.runtime.path(name);
         let (file, state, socket) = (path("sw.baker"), path(state), path("sock"));
         let millrace = ["sh", "-c", "echo \"id $$\"; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_millrace"), "run", &file];
         let more = ["--state", &state, "--socket", &socket, "--instance", instance];
-        let ports = ["--port", "l=xdp:left", "--port", "r=xdp:right", "--replace-xdp"];
+        let [left, right] = [("l", "left"), ("r", "right")].map(|(port, name)| format!("{port}={driver}:{name}"));
+        let ports = ["--port", &left, "--port", &right, "--replace-xdp"];
         let words = self.words(&[by, &millrace, &more, &ports].concat());
         let mut running = self.box_.command(&words[0]).args(&words[1..]).spawn().unwrap();
         running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
@@ -105,10 +106,18 @@ fn passes(wires: &mut [RawPort; 2]) {
     }
 }
 
-const TAKEN_OVER: &str = "XDP, taken over from the process before while it ran";
-
 #[test]
 fn what_is_named_outlasts_mount_namespaces() {
+    outlasts("xdp", "XDP");
+}
+
+#[test]
+fn what_is_named_at_traffic_control_outlasts_mount_namespaces() {
+    outlasts("tc", "traffic control");
+}
+
+fn outlasts(driver: &str, hook: &str) {
+    let taken_over = format!("{hook}, taken over from the process before while it ran");
     let (box_, hosts) = network();
     for host in &hosts {
         host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
@@ -123,14 +132,14 @@ fn what_is_named_outlasts_mount_namespaces() {
     let service = ["unshare", "--mount", "--propagation", "slave"];
     let unit = [&service[..], &["setpriv", &bounding]].concat();
     let ways: [&[&str]; 6] = [&service, &["ip", "netns", "exec", "box"], &unit, &[], &service, &unit];
-    let mut started = machine.start(ways[0], "state", "edge.1");
+    let mut started = machine.start(driver, ways[0], "state", "edge.1");
     assert!(!started.text.contains("outlast"), "{}", started.text);
     for way in &ways[1..] {
         passes(&mut wires);
         machine.end(started, "-KILL");
         passes(&mut wires);
-        started = machine.start(way, "state", "another");
-        assert_eq!(started.text.matches(TAKEN_OVER).count(), 2, "{way:?}: {}", started.text);
+        started = machine.start(driver, way, "state", "another");
+        assert_eq!(started.text.matches(&taken_over).count(), 2, "{way:?}: {}", started.text);
         assert!(!started.text.contains("outlast"), "{way:?}: {}", started.text);
     }
     passes(&mut wires);
@@ -142,7 +151,8 @@ fn what_is_named_outlasts_mount_namespaces() {
     // Another state does not take over, and says whose program is there.
     let path = |name| machine.runtime.path(name);
     let (file, other) = (path("sw.baker"), path("other"));
-    let more = ["run", &file, "--state", &other, "--no-socket", "--port", "l=xdp:left", "--port", "r=xdp:right"];
+    let [left, right] = [("l", "left"), ("r", "right")].map(|(port, name)| format!("{port}={driver}:{name}"));
+    let more = ["run", &file, "--state", &other, "--no-socket", "--port", &left, "--port", &right];
     let words = machine.words(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..]].concat());
     let refused = machine.box_.command(&words[0]).args(&words[1..]).run().unwrap().both();
     let expected = format!(
@@ -153,14 +163,14 @@ fn what_is_named_outlasts_mount_namespaces() {
     assert!(refused.contains(&expected), "{refused}");
     assert!(!machine.names().contains("sw"), "{}", machine.names());
     passes(&mut wires);
-    let started = machine.start(&service, "state", "edge");
+    let started = machine.start(driver, &service, "state", "edge");
     machine.end(started, "-TERM");
     // An orderly end leaves nothing.
     assert_eq!(machine.names(), "");
     // A name that is another state's gets a number.
-    let started = machine.start(&service, "state", "same");
+    let started = machine.start(driver, &service, "state", "same");
     machine.end(started, "-KILL");
-    let started = machine.start(&service, "other", "same");
+    let started = machine.start(driver, &service, "other", "same");
     assert!(machine.names().contains("./millrace/same-2\n"), "{}", machine.names());
     machine.end(started, "-TERM");
     assert_eq!(machine.names(), "./millrace\n./millrace/same\n");

@@ -26,10 +26,10 @@ fn start(ns: &Namespace, runtime: &Runtime, ports: [&str; 2], more: &[&str]) -> 
 fn a_second_instance_on_an_interface_is_refused_and_told_whose_it_is() {
     let ((box_, _hosts), (other, _others)) = (network(), network());
     let runtime = Runtime::new();
-    for driver in ["afpacket", "afxdp", "auto"] {
+    for driver in ["afpacket", "afxdp", "tc", "auto"] {
         let [left, right] = ["left", "right"].map(|device| format!("{driver}:{device}"));
         let mut first = start(&box_, &runtime, [&left, &right], &["--instance", "edge"]);
-        let others = if driver == "afpacket" { &["afpacket", "afxdp", "xdp", "auto"][..] } else { &["auto"] };
+        let others = if driver == "afpacket" { &["afpacket", "afxdp", "xdp", "tc", "auto"][..] } else { &["auto"] };
         for second in others {
             let port = format!("{second}:right");
             let refused = millrace(&box_, &runtime, ["mem:", &port], &["--replace-xdp"]).run().unwrap();

@@ -21,7 +21,7 @@ mod leaving;
 
 use std::hash::{Hash, Hasher};
 
-use baker::ir::{CounterSlots, PpfId, Program};
+use baker::ir::{CounterSlots, PpfId, Program, Sums};
 use baker::source::Span;
 
 pub use leaving::{ARMED_SOON, Armed, Punt, TAP_BATCH, Tap};
@@ -70,7 +70,7 @@ pub struct PortSlot {
 }
 
 /// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of
-/// [`MapUse::Sockets`].
+/// [`MapUse::Sockets`]. A power of two.
 pub const QUEUES: u32 = 64;
 
 /// What a program compiled with [`Options::recorded`] reads and writes in place of the kernel's time and ports.
@@ -264,6 +264,13 @@ pub enum Hook {
     /// what the first of several pieces holds, be super-packets, have checksums that a device is still to compute, and
     /// share their memory with what their sender keeps. Programs are lowered for that ([`baker::ir::Sums`]).
     Tc,
+}
+
+impl Hook {
+    /// The one that a program was lowered for.
+    pub fn of(program: &Program) -> Hook {
+        if program.sums == Sums::Arithmetic { Hook::Xdp } else { Hook::Tc }
+    }
 }
 
 /// What is compiled how.

@@ -12,6 +12,7 @@ use baker::place::Placement;
 use baker::{diag, ir};
 use cli::failure::Failure;
 use codegen::bpf;
+use codegen::kernel::Hook;
 use rust_embed::RustEmbed;
 
 /// The folders of applications without their controllers, which are crates.
@@ -187,9 +188,10 @@ fn errors(source: &Source, compilation: &Compilation, diagnostics: &[Diagnostic]
     Failure::wrong(format!("{}\n\n{}: {errors}", rendered.trim_end(), source.name))
 }
 
-/// Where the PPFs of a program can run. The failure: what is pinned to the kernel cannot run there.
+/// Where the PPFs of a program can run, at the hook that it was lowered for. The failure: what is pinned to the kernel
+/// cannot run there.
 pub fn place(source: &Source, program: &ir::Program, compilation: &Compilation) -> Result<Placement, Failure> {
-    Placement::new(program, &bpf::limits(program))
+    Placement::new(program, &bpf::limits_at(program, Hook::of(program)))
         .map_err(|found| errors(source, compilation, &diag::by_file(found, &compilation.sources)))
 }
 
@@ -200,6 +202,11 @@ pub fn compile(source: &Source) -> Result<Arc<ir::Program>, Failure> {
 
 /// Compiles what was checked.
 pub fn lower(source: &Source, compilation: &Compilation) -> Result<Arc<ir::Program>, Failure> {
+    lower_for(Hook::default(), source, compilation)
+}
+
+/// Compiles what was checked, for a hook of the kernel.
+pub fn lower_for(hook: Hook, source: &Source, compilation: &Compilation) -> Result<Arc<ir::Program>, Failure> {
     if !compilation.runnable {
         return Err(Failure::wrong(format!(
             "error: {}: there is no `program` block, so nothing says where packets go\n  \
@@ -208,7 +215,10 @@ pub fn lower(source: &Source, compilation: &Compilation) -> Result<Arc<ir::Progr
         )));
     }
     let typed = compilation.program.as_ref().expect("a program without errors is complete");
-    let program = ir::lower(typed);
+    let program = match hook {
+        Hook::Xdp => ir::lower(typed),
+        Hook::Tc => ir::lower_with_operations(typed),
+    };
     ir::verify(&program).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(|e| format!("  {e}")).collect();
         Failure::wrong(format!(

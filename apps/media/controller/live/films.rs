@@ -117,7 +117,8 @@ fn films_are_kept() {
     let asked = server.log.lock().unwrap().asked.iter().rfind(|own| own.method == "PLAY").cloned();
     let range = asked.unwrap().headers.get("range").unwrap().to_owned();
     let begin: f64 = range.strip_prefix("npt=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
-    assert!((1.0..30.0).contains(&begin), "{range}");
+    // By its timestamps, which are not those of the pace.
+    assert!((0.3..1.0).contains(&begin), "{range}");
     own.good("TEARDOWN", &own.url.clone(), &[]);
     is_recorded(&media);
 

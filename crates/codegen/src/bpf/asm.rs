@@ -229,6 +229,7 @@ pub(super) enum Helper {
     XdpAdjustTail = 65,
     RingbufReserve = 131,
     RingbufSubmit = 132,
+    CheckMtu = 163,
     XdpGetBuffLen = 188,
     XdpLoadBytes = 189,
     XdpStoreBytes = 190,

@@ -1,6 +1,7 @@
 //! The kernel's programs as an object file, for tools that read such files.
 //!
-//! The section `xdp` holds what received packets enter, and `xdp/MODULE.PPF` a part that begins with that PPF. Loads of
+//! The section `xdp`, or `tc`, holds what received packets enter, and `xdp/MODULE.PPF` a part that begins with that PPF.
+//! Tools tell the kind of a program by the section's name. Loads of
 //! maps are relocations (`R_BPF_64_64`) against symbols that the file does not define, for maps are made when a
 //! program is loaded: their sizes follow from its tables.
 
@@ -11,24 +12,28 @@ use object::{
 };
 
 use super::object::SLOT;
-use super::{Accepted, NAME, SECTION};
-use crate::kernel::{MapUse, Object};
+use super::{Accepted, NAME};
+use crate::kernel::{Hook, MapUse, Object};
 use crate::{CodegenError, internal};
 
 /// The relocation of a load of 64 bits (`R_BPF_64_64`).
 const WIDE: u32 = 1;
 
-/// The file. `name` names PPFs.
+/// The file, of programs for a hook. `name` names PPFs.
 ///
 /// # Errors
 /// A fault of the library that writes it.
-pub fn elf(accepted: &Accepted<Object>, name: impl Fn(PpfId) -> String) -> Result<Vec<u8>, CodegenError> {
+pub fn elf(hook: Hook, accepted: &Accepted<Object>, name: impl Fn(PpfId) -> String) -> Result<Vec<u8>, CodegenError> {
+    let start = match hook {
+        Hook::Xdp => "xdp",
+        Hook::Tc => "tc",
+    };
     let mut file = File::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let mut maps: Vec<(MapUse, SymbolId)> = Vec::new();
-    program(&mut file, &mut maps, SECTION, NAME, &accepted.first)?;
+    program(&mut file, &mut maps, start, NAME, &accepted.first)?;
     for (ppf, object) in &accepted.parts {
         let ppf = name(*ppf);
-        program(&mut file, &mut maps, &format!("{SECTION}/{ppf}"), &ppf, object)?;
+        program(&mut file, &mut maps, &format!("{start}/{ppf}"), &ppf, object)?;
     }
     // Of what it calls the kernel gives some to such programs only.
     let license = file.add_section(Vec::new(), b"license".to_vec(), SectionKind::Data);

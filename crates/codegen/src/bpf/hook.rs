@@ -43,8 +43,9 @@ const LEN: u64 = 0;
 const VLAN_PRESENT: u64 = 20;
 pub(super) const GSO_SIZE: u64 = 176;
 
-/// Verdicts of traffic control (`TC_ACT_OK`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`).
-const OK: u32 = 0;
+/// Verdicts of traffic control (`TC_ACT_UNSPEC`: on to other programs, and then the kernel's stack; `TC_ACT_SHOT`,
+/// `TC_ACT_REDIRECT`).
+const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
@@ -76,7 +77,7 @@ impl<'c> Kernel<'c, '_> {
         }
         match verdict {
             Verdict::Aborted | Verdict::Drop => SHOT,
-            Verdict::Pass => OK,
+            Verdict::Pass => NEXT,
             Verdict::Transmit | Verdict::Redirect => REDIRECT,
         }
     }

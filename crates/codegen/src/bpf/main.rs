@@ -282,7 +282,7 @@ impl<'c> Kernel<'c, '_> {
         let builder = &self.builder;
         if self.is_tc() {
             let [sent] = self.new_blocks(["sent"])?;
-            return self.to_port(state, self.meta_load(state, Program::TX_PORT)?, id, sent);
+            return self.to_port(ctx, state, self.meta_load(state, Program::TX_PORT)?, id, sent);
         }
         let [back, same, other, done] = self.new_blocks(["back", "same", "other", "sent"])?;
         let [to, from] = [Program::TX_PORT, Program::RX_PORT].map(|port| self.meta_load(state, port));
@@ -298,14 +298,21 @@ impl<'c> Kernel<'c, '_> {
         builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(other);
-        self.to_port(state, to, id, done)
+        self.to_port(ctx, state, to, id, done)
     }
 
     /// Out of a port, and on at `done`; one of workers, or none, is left to them.
-    fn to_port(&self, state: PointerValue<'c>, port: IntValue<'c>, id: ChannelId, done: BasicBlock<'c>) -> Res<()> {
+    fn to_port(
+        &self,
+        ctx: PointerValue<'c>,
+        state: PointerValue<'c>,
+        port: IntValue<'c>,
+        id: ChannelId,
+        done: BasicBlock<'c>,
+    ) -> Res<()> {
         let [missing] = self.new_blocks(["missing"])?;
         match self.is_tc() {
-            true => self.redirect_to(state, port, missing, done)?,
+            true => self.redirect_to((ctx, state), port, missing, done)?,
             false => self.redirect(state, (MapUse::Devices, port), missing, done)?,
         }
         self.builder.position_at_end(missing);
@@ -338,7 +345,7 @@ impl<'c> Kernel<'c, '_> {
 
         builder.position_at_end(port);
         let host = self.of_slot(interface, offset_of!(PortSlot, host))?;
-        self.to_port(state, host, id, done)
+        self.to_port(ctx, state, host, id, done)
     }
 
     /// To what a map has under a number, and on at `done`; by `missing` if it has nothing there.

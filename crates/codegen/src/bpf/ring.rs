@@ -9,12 +9,12 @@ use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
-use crate::kernel::MapUse;
+use crate::kernel::{MapUse, QUEUES};
 use crate::lower::Res;
 
 /// Flags of a record that is submitted (`BPF_RB_NO_WAKEUP`, `BPF_RB_FORCE_WAKEUP`).
 const NO_WAKEUP: u64 = 1;
-const FORCE_WAKEUP: u64 = 2;
+pub(super) const FORCE_WAKEUP: u64 = 2;
 
 impl<'c> Kernel<'c, '_> {
     /// The ring of the queue that the packet came in by; on at `none` where it has none.
@@ -27,6 +27,11 @@ impl<'c> Kernel<'c, '_> {
         let queue = match self.options.recorded {
             true => self.i32.const_zero(),
             false => self.of_context(ctx, self.context_fields().queue)?,
+        };
+        // A socket buffer has the number of any queue that its sender, or the device, has.
+        let queue = match self.is_tc() {
+            true => self.builder.build_and(queue, self.i32.const_int(u64::from(QUEUES - 1), false), "")?,
+            false => queue,
         };
         let key = self.copied(state)?;
         self.store_once(key, queue)?;

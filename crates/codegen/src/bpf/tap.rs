@@ -38,6 +38,8 @@ struct Bytes<'c> {
     read: IntValue<'c>,
     /// Those that the copy has.
     len: IntValue<'c>,
+    /// From the first of these to the copy's head.
+    head: IntValue<'c>,
 }
 
 impl<'c> Kernel<'c, '_> {
@@ -46,8 +48,12 @@ impl<'c> Kernel<'c, '_> {
         let builder = &self.builder;
         self.count_slot(state, self.slots.channel(copy.channel))?;
         let head = builder.build_int_add(self.number(state, Field::Offset)?, self.resize(copy.skip, 64)?, "")?;
-        let len = builder.build_int_sub(self.total(state)?, head, "")?;
-        let bytes = self.at_least_one(copy.channel, head, len)?;
+        let total = self.total(state)?;
+        // Of a socket buffer workers have to see all headers, by which they finish what was left to devices.
+        let bytes = match self.is_tc() {
+            true => Bytes { from: self.long(0), read: total, len: total, head },
+            false => self.at_least_one(copy.channel, head, builder.build_int_sub(total, head, "")?)?,
+        };
 
         let [full, done] = self.new_blocks(["tap_full", "tapped"])?;
         let ring = self.ring(ctx, state, full)?;
@@ -76,12 +82,12 @@ impl<'c> Kernel<'c, '_> {
     /// frame has.
     fn at_least_one(&self, channel: ChannelId, from: IntValue<'c>, len: IntValue<'c>) -> Res<Bytes<'c>> {
         if self.least(channel)? > 0 {
-            return Ok(Bytes { from, read: len, len });
+            return Ok(Bytes { from, read: len, len, head: self.long(0) });
         }
         let is_empty = self.builder.build_int_compare(IntPredicate::EQ, len, self.i64.const_zero(), "")?;
         let one = self.resize(is_empty, 64)?;
         let (from, read) = (self.builder.build_int_sub(from, one, "")?, self.builder.build_int_add(len, one, "")?);
-        Ok(Bytes { from, read, len })
+        Ok(Bytes { from, read, len, head: self.long(0) })
     }
 
     fn fill(
@@ -94,7 +100,7 @@ impl<'c> Kernel<'c, '_> {
     ) -> Res<()> {
         let front = self.at(record, size_of::<Tap>() as u64)?;
         let channel = self.context.i16_type().const_int(copy.channel.0.into(), false);
-        self.write_punt(state, (front, Memory::Table), channel, self.i32.const_zero(), copy.metadata)?;
+        self.write_punt(state, (front, Memory::Table), channel, self.resize(bytes.head, 32)?, copy.metadata)?;
         let to = self.at(front, Punt::bytes(self.program).into())?;
         let failed = self.load_bytes(ctx, bytes.from, to, bytes.read)?;
         // It does not fail. If it did there would be no copy, and no record that nobody submits.

@@ -11,21 +11,26 @@ use inkwell::values::{IntValue, PointerValue};
 use super::Kernel;
 use super::asm::Helper;
 use super::hook::GSO_SIZE;
+use super::ring::FORCE_WAKEUP;
 use super::state::Field;
 use crate::kernel::{MapUse, Punt, Tap, Verdict};
 use crate::lower::{Memory, Res};
 
+/// Of a super-packet its packets are compared with the MTU (`BPF_MTU_CHK_SEGS`).
+const SEGMENTS: u64 = 1;
+
 impl<'c> Kernel<'c, '_> {
-    /// Out of the interface of a port, and on at `done`; by `missing` if it has none.
+    /// Out of the interface of a port, and on at `done`; by `missing` if it has none, or if that sends no packets as long:
+    /// behind this the kernel does not ask. A super-packet is as long as its packets.
     pub(super) fn redirect_to(
         &self,
-        state: PointerValue<'c>,
+        (ctx, state): (PointerValue<'c>, PointerValue<'c>),
         port: IntValue<'c>,
         missing: BasicBlock<'c>,
         done: BasicBlock<'c>,
     ) -> Res<()> {
         let builder = &self.builder;
-        let [found, sends] = self.new_blocks(["found", "sends"])?;
+        let [found, set, sends] = self.new_blocks(["found", "set", "sends"])?;
         let key = self.copied(state)?;
         self.store_once(key, self.resize(port, 32)?)?;
         let at = self.help(Helper::MapLookupElem, &[self.map(MapUse::Devices)?.into(), key.into()])?;
@@ -34,7 +39,16 @@ impl<'c> Kernel<'c, '_> {
         builder.position_at_end(found);
         let interface = self.load_once(self.known_pointer(at)?, 32)?;
         let is_set = builder.build_int_compare(IntPredicate::NE, interface, self.i32.const_zero(), "")?;
-        self.likely(builder.build_conditional_branch(is_set, sends, missing)?)?;
+        self.likely(builder.build_conditional_branch(is_set, set, missing)?)?;
+        builder.position_at_end(set);
+        // The kernel leaves the MTU there.
+        self.store_once(key, self.i32.const_zero())?;
+        let none = self.long(0);
+        let args =
+            [ctx.into(), self.resize(interface, 64)?.into(), key.into(), none.into(), self.long(SEGMENTS).into()];
+        let is_long = self.help(Helper::CheckMtu, &args)?;
+        let fits = builder.build_int_compare(IntPredicate::EQ, is_long, none, "")?;
+        self.likely(builder.build_conditional_branch(fits, sends, missing)?)?;
         builder.position_at_end(sends);
         let verdict = self.help(Helper::Redirect, &[self.resize(interface, 64)?.into(), self.long(0).into()])?;
         self.set(state, Field::Verdict, verdict)?;
@@ -78,8 +92,10 @@ impl<'c> Kernel<'c, '_> {
             let len = self.select_int(is_read, self.resize(len, 32)?, self.i32.const_zero())?;
             self.store(self.at(record, offset_of!(Tap, len) as u64)?, len, 4, Memory::Table)?;
             self.note_segments(ctx, record)?;
-            // The reader is woken where it sleeps.
-            self.help(Helper::RingbufSubmit, &[record.into(), self.long(0).into()])?;
+            // The reader is woken where it sleeps. The kernel knows that by its having read all; but copies are there
+            // that it was not woken for.
+            let wakes = if self.program.uses_rings() { FORCE_WAKEUP } else { 0 };
+            self.help(Helper::RingbufSubmit, &[record.into(), self.long(wakes).into()])?;
             builder.build_unconditional_branch(done)?;
             builder.position_at_end(larger);
         }

@@ -45,7 +45,8 @@ impl Punt {
 }
 
 /// A record of the ring by which copies leave the kernel while their packets stay: this, then a [`Punt`] whose head is
-/// 0, the metadata and the copy from its head on, as in front of a packet that leaves.
+/// 0, the metadata and the copy from its head on, as in front of a packet that leaves. At [`super::Hook::Tc`] the
+/// packet is there as the kernel has it, and the head where it is, of copies as of packets that leave.
 ///
 /// ```text
 /// │ Tap │ Punt │ metadata │ bytes… │ nothing, up to the size of the class │
@@ -105,6 +106,12 @@ impl Tap {
     /// Bytes of a record for copies of so many.
     pub fn bytes(program: &Program, class: u64) -> u64 {
         size_of::<Tap>() as u64 + u64::from(Punt::bytes(program)) + class
+    }
+
+    /// Of a record at [`super::Hook::Tc`]: [`Tap::segment`], which the kernel has in 16 bits.
+    pub fn segment(record: &[u8]) -> Option<u16> {
+        let word = *record.get(4..)?.first_chunk()?;
+        u16::try_from(u32::from_ne_bytes(word)).ok()
     }
 
     /// What a record holds of the copy and in front of it; `None` where there is no copy.

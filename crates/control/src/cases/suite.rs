@@ -54,8 +54,12 @@ impl Suite {
     pub const WORKER: &str = EngineKind::NATIVE.name();
     /// That of the kernel.
     pub const XDP: &str = "xdp";
+    /// That of the kernel at traffic control.
+    pub const TC: &str = "tc";
     /// That of the BPF machine which stands in for the kernel.
     pub const MACHINE: &str = "bpf machine";
+    /// And at traffic control.
+    pub const MACHINE_AT_TC: &str = "bpf machine at tc";
 
     /// Adds the interpreter.
     ///
@@ -77,17 +81,22 @@ impl Suite {
         Ok(())
     }
 
-    /// Adds the kernel's test run with as much of the program as the kernel takes, as `millrace run` puts it there, and
-    /// machine code for the rest.
+    /// Adds the kernel's test run, at the hook that the program was lowered for, with as much of the program as the
+    /// kernel takes, as `millrace run` puts it there, and machine code for the rest.
     ///
     /// # Errors
     /// Why there is none, where that is neither a lack of rights nor the program.
     pub fn add_kernel(&mut self, program: &Program) -> Result<Kernel, StepError> {
-        let partitioned = Compiled::in_kernel(program, Level::Cgpc, OptLevel::O3, Hook::Xdp)?;
+        let hook = Hook::of(program);
+        let [own, machine] = match hook {
+            Hook::Xdp => [Self::XDP, Self::MACHINE],
+            Hook::Tc => [Self::TC, Self::MACHINE_AT_TC],
+        };
+        let partitioned = Compiled::in_kernel(program, Level::Cgpc, OptLevel::O3, hook)?;
         let Some(compiled) = partitioned.made else { return Ok(Kernel::Nothing(partitioned.why_nothing(program))) };
         let (name, kernel) = match compiled.refusal() {
-            Some(why) => (Self::MACHINE, Kernel::Refused(why)),
-            None => (Self::XDP, Kernel::Runs),
+            Some(why) => (machine, Kernel::Refused(why)),
+            None => (own, Kernel::Runs),
         };
         self.add(name, compiled, &[Access::default()]);
         Ok(kernel)

@@ -85,7 +85,7 @@ impl PortConfig {
             name: spec.name.clone(),
             interface: spec.driver.interface().map(str::to_owned),
             is_tap: matches!(spec.driver, Driver::Tap { .. }),
-            in_kernel: matches!(spec.driver, Driver::Xdp { .. }),
+            in_kernel: spec.driver.hook().is_some(),
             host: *host,
         }
     }

@@ -108,12 +108,14 @@ impl Observer {
         let kernel = self.fast_path.as_ref().map(|path| path.part());
         let failed = |port: u8| kernel.as_ref().map_or(0, |part| part.failed(port));
         let mut snapshot = self.now().snapshot();
-        let unsent: u64 = (0..=u8::MAX).map(failed).sum();
+        let (ports, unsent): (Vec<_>, Vec<u64>) =
+            self.ports.iter().map(|port| port.snapshot(failed(port.number))).unzip();
+        let unsent: u64 = unsent.iter().sum();
         if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
             *drops = drops.wrapping_add(unsent);
         }
         snapshot.controllers = self.controllers();
-        snapshot.ports = self.ports.iter().map(|port| port.snapshot(failed(port.number))).collect();
+        snapshot.ports = ports;
         snapshot
     }
 }

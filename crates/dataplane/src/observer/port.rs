@@ -34,13 +34,15 @@ impl ObservedPort {
         Refused::ALL.into_iter().map(|why| (why.name(), count(why))).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Its counters now; the kernel could not send `failed` packets there.
-    pub(super) fn snapshot(&self, failed: u64) -> PortSnapshot {
+    /// Its counters now; the kernel's programs know of `failed` packets that they could not send there. Also how many
+    /// of those that could not be sent no worker has counted.
+    pub(super) fn snapshot(&self, failed: u64) -> (PortSnapshot, u64) {
         let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
             self.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
         };
         let counted = self.count.as_ref().map(|count| count.read()).unwrap_or_default();
-        PortSnapshot {
+        let failed = failed + self.count.as_ref().map_or(0, |count| count.failed(&counted));
+        let snapshot = PortSnapshot {
             name: self.name.clone(),
             number: self.number,
             device: self.device.clone(),
@@ -57,6 +59,7 @@ impl ObservedPort {
             tx_super: sum(|worker| &worker.tx_super),
             tx_in_super: sum(|worker| &worker.tx_in_super),
             error: self.error(),
-        }
+        };
+        (snapshot, failed)
     }
 }

@@ -87,14 +87,22 @@ impl<'a> RxBatch<'a> {
     /// and left out. Whether all are done: where the batch has no room for the rest, the driver comes back with the
     /// same packet.
     pub fn push_segments(&mut self, packet: &[u8], segments: &mut Segments) -> bool {
+        self.push_segments_behind(&[], packet, segments)
+    }
+
+    /// As [`RxBatch::push_segments`], with these bytes in front of each.
+    pub(crate) fn push_segments_behind(&mut self, front: &[u8], packet: &[u8], segments: &mut Segments) -> bool {
         while let Some(len) = segments.next_len() {
+            let len = front.len() + len;
             if len > self.max_packet() {
                 self.oversize += 1;
                 segments.skip();
                 continue;
             }
             let Some(bytes) = (self.room() > 0).then(|| self.add(len)).flatten() else { return false };
-            segments.write(packet, bytes);
+            let (before, segment) = bytes.split_at_mut(front.len());
+            before.copy_from_slice(front);
+            segments.write(packet, segment);
         }
         true
     }

@@ -8,6 +8,8 @@ use crate::xdp::{Netlink, Statistics};
 #[derive(Debug)]
 pub struct Count {
     netlink: Netlink,
+    /// What the interface could not send is what the fast path could not.
+    tells_failures: bool,
     state: Mutex<State>,
 }
 
@@ -32,6 +34,10 @@ impl State {
             tx_packets: since(|s| s.tx_packets),
             rx_bytes: since(|s| s.rx_bytes),
             tx_bytes: since(|s| s.tx_bytes),
+            rx_errors: since(|s| s.rx_errors),
+            tx_errors: since(|s| s.tx_errors),
+            rx_dropped: since(|s| s.rx_dropped),
+            tx_dropped: since(|s| s.tx_dropped),
         };
     }
 
@@ -41,9 +47,15 @@ impl State {
 }
 
 impl Count {
-    /// None yet; asks in this network namespace.
-    pub fn new(netlink: Netlink) -> Self {
-        Count { netlink, state: Mutex::default() }
+    /// None yet; asks in this network namespace. Whether packets that the kernel could not send there are known from
+    /// that, too.
+    pub fn new(netlink: Netlink, tells_failures: bool) -> Self {
+        Count { netlink, tells_failures, state: Mutex::default() }
+    }
+
+    /// Packets that the interface could not send, of what was counted, where that says which the kernel could not send.
+    pub fn failed(&self, counted: &Statistics) -> u64 {
+        if self.tells_failures { counted.tx_errors + counted.tx_dropped } else { 0 }
     }
 
     /// What was counted until now.

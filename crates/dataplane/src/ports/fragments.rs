@@ -9,7 +9,7 @@ use crate::sys;
 /// others for about 3500.
 const ONE_FRAGMENT: usize = 3000;
 
-/// How a program for ports with these drivers is compiled: for packets in several fragments where the MTU of an
+/// How a program for XDP at ports with these drivers is compiled: for packets in several fragments where the MTU of an
 /// interface is large, which only such programs may be at.
 pub fn kernel_options<'a>(drivers: impl IntoIterator<Item = &'a Driver>) -> Options {
     let is_large = |driver: &Driver| {

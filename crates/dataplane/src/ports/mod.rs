@@ -14,6 +14,7 @@ mod error;
 mod fragments;
 mod gso;
 mod intake;
+mod left_behind;
 mod lock;
 mod mem;
 mod offloads;
@@ -22,6 +23,7 @@ mod pcap;
 mod queue;
 mod spec;
 mod tap;
+mod tc;
 
 #[cfg(test)]
 pub(crate) use afxdp::SPLITS;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use codegen::kernel::Hook;
+
 use super::afpacket::AfPacket;
 use super::afxdp::{AfXdp, Take, Umem};
 use super::error::PortError;
@@ -10,6 +12,7 @@ use super::pcap::PcapPort;
 use super::queue::{Opened, Queue};
 use super::spec::{Driver, Gso, OwnAddresses};
 use super::tap::Tap;
+use super::tc::Tc;
 use super::{auto, offloads};
 use crate::packets::FramePool;
 use crate::sys;
@@ -47,6 +50,11 @@ impl Common {
         let umem = Arc::new(Umem::new(pool.clone(), ports));
         let reserved = umem.per_port() * ports as u32;
         Common { workers, pool: pool.clone(), umem, fast_path, replaces, instance: instance.to_owned(), reserved }
+    }
+
+    /// What runs in the kernel at a hook.
+    fn at(&self, hook: Hook) -> Option<Arc<FastPath>> {
+        self.fast_path.clone().filter(|path| path.hook() == hook)
     }
 
     /// Frames that drivers have besides the workers.
@@ -110,16 +118,26 @@ fn open_locked(
                 let extras = Extras { gso: of(driver), ..Extras::default() };
                 open_locked(driver, role, extras, common, lock)
             };
-            return auto::open_best(interface, common.fast_path.is_some(), open);
+            return auto::open_best(interface, common.fast_path.as_ref().map(|path| path.hook()), open);
         }
         Driver::Xdp { interface } => {
-            let path = common.fast_path.clone().ok_or_else(|| {
+            let path = common.at(Hook::Xdp).ok_or_else(|| {
                 PortError(format!(
                     "{interface}: xdp takes a program that runs in the kernel, and this one runs on workers only: use \
                      afxdp:{interface} or auto:{interface}, or --engine xdp"
                 ))
             })?;
             return afxdp(Take::HandedOver(path, role));
+        }
+        Driver::Tc { interface } => {
+            let path = common.at(Hook::Tc).ok_or_else(|| {
+                PortError(format!(
+                    "{interface}: tc takes a program that runs in the kernel, at traffic control, and this one does not: \
+                     use afpacket:{interface} or auto:{interface}"
+                ))
+            })?;
+            let (queues, about) = Tc::open(lock, workers, path, role)?;
+            return Ok(Opened { queues: boxed(queues), about: Some(about), warnings: Vec::new() });
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),
         Driver::AfPacket { .. } => {

@@ -3,15 +3,21 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use codegen::kernel::Hook;
+
 use super::mem::MemPort;
 
 /// Drivers and what their device is, for messages and help.
-pub const DRIVERS: [(&str, &str); 7] = [
+pub const DRIVERS: [(&str, &str); 8] = [
     (
         "auto",
         "INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0",
     ),
     ("xdp", "INTERFACE: a network interface whose packets the kernel processes as far as it can, such as xdp:eth0"),
+    (
+        "tc",
+        "INTERFACE: the same behind the driver, at traffic control's ingress: hosts keep their offloads, such as tc:veth0",
+    ),
     ("afpacket", "INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0"),
     ("afxdp", "INTERFACE: a network interface through AF_XDP, without the kernel's stack, such as afxdp:eth0"),
     ("tap", "DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1"),
@@ -29,6 +35,11 @@ pub enum Driver {
     },
     /// A network interface with the fast path in the kernel, and AF_XDP for what that hands over.
     Xdp {
+        /// Its name in the current network namespace.
+        interface: String,
+    },
+    /// A network interface with the fast path at traffic control's ingress, and packet sockets for what workers send.
+    Tc {
         /// Its name in the current network namespace.
         interface: String,
     },
@@ -59,11 +70,21 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Where in the kernel a part of the program runs at such ports, if it is told.
+    pub fn hook(&self) -> Option<Hook> {
+        match self {
+            Driver::Xdp { .. } => Some(Hook::Xdp),
+            Driver::Tc { .. } => Some(Hook::Tc),
+            _ => None,
+        }
+    }
+
     /// The network interface behind it, where there is one.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Driver::Auto { interface }
             | Driver::Xdp { interface }
+            | Driver::Tc { interface }
             | Driver::AfPacket { interface }
             | Driver::AfXdp { interface }
             | Driver::Tap { device: interface } => Some(interface),
@@ -78,6 +99,7 @@ impl fmt::Display for Driver {
         match self {
             Driver::Auto { interface } => write!(f, "auto:{interface}"),
             Driver::Xdp { interface } => write!(f, "xdp:{interface}"),
+            Driver::Tc { interface } => write!(f, "tc:{interface}"),
             Driver::AfPacket { interface } => write!(f, "afpacket:{interface}"),
             Driver::AfXdp { interface } => write!(f, "afxdp:{interface}"),
             Driver::Tap { device } => write!(f, "tap:{device}"),
@@ -147,11 +169,12 @@ impl std::str::FromStr for PortSpec {
         let (driver, device) = rest.split_once(':').ok_or_else(|| error(tier()))?;
         let needs = |what: &str| error(format!("{driver} needs {what}"));
         let driver = match driver {
-            "auto" | "xdp" | "afpacket" | "afxdp" if device.is_empty() => {
+            "auto" | "xdp" | "tc" | "afpacket" | "afxdp" if device.is_empty() => {
                 return Err(needs(&format!("an interface, such as {driver}:eth0")));
             }
             "auto" => Driver::Auto { interface: device.to_owned() },
             "xdp" => Driver::Xdp { interface: device.to_owned() },
+            "tc" => Driver::Tc { interface: device.to_owned() },
             "afpacket" => Driver::AfPacket { interface: device.to_owned() },
             "afxdp" => Driver::AfXdp { interface: device.to_owned() },
             "tap" if device.is_empty() => return Err(needs("the name of a device, such as tap:svi1")),
@@ -193,6 +216,7 @@ mod tests {
         for device in [
             "auto:eth0",
             "xdp:eth0",
+            "tc:eth0",
             "afpacket:eth0",
             "afxdp:eth0",
             "tap:svi1",
@@ -208,15 +232,16 @@ mod tests {
     #[test]
     fn errors_say_what_is_accepted() {
         let error = |spec: &str| spec.parse::<PortSpec>().unwrap_err().to_string();
-        let tier = "use NAME=DRIVER:DEVICE with one of the drivers auto, xdp, afpacket, afxdp, tap, pcap, mem";
+        let tier = "use NAME=DRIVER:DEVICE with one of the drivers auto, xdp, tc, afpacket, afxdp, tap, pcap, mem";
         assert_eq!(error("eth0"), format!("port `eth0`: {tier}"));
         assert_eq!(error("a=eth0"), format!("port `a=eth0`: {tier}"));
         assert_eq!(
             error("a=dpdk:0"),
-            "port `a=dpdk:0`: there is no driver `dpdk`; use one of auto, xdp, afpacket, afxdp, tap, pcap, mem"
+            "port `a=dpdk:0`: there is no driver `dpdk`; use one of auto, xdp, tc, afpacket, afxdp, tap, pcap, mem"
         );
         assert_eq!(error("a=afpacket:"), "port `a=afpacket:`: afpacket needs an interface, such as afpacket:eth0");
         assert_eq!(error("a=xdp:"), "port `a=xdp:`: xdp needs an interface, such as xdp:eth0");
+        assert_eq!(error("a=tc:"), "port `a=tc:`: tc needs an interface, such as tc:eth0");
         assert_eq!(error("a=afxdp:"), "port `a=afxdp:`: afxdp needs an interface, such as afxdp:eth0");
         assert_eq!(error("a=tap:"), "port `a=tap:`: tap needs the name of a device, such as tap:svi1");
         assert!(error("=mem:").contains("at least one"));

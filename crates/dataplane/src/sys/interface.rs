@@ -82,6 +82,16 @@ pub fn interface(fd: &OwnedFd, name: &str) -> io::Result<Interface> {
     }
 }
 
+/// Whether an interface's packets have an Ethernet header (`ARPHRD_ETHER`).
+pub fn is_ethernet(fd: &OwnedFd, name: &str) -> io::Result<bool> {
+    let mut request = interface_request(name)?;
+    // SAFETY: as for `interface`.
+    unsafe {
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR as _, &mut request))?;
+        Ok(request.ifr_ifru.ifru_hwaddr.sa_family == libc::ARPHRD_ETHER)
+    }
+}
+
 /// Sets an interface up.
 pub fn set_up(fd: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = interface_request(name)?;

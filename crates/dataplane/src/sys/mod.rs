@@ -19,7 +19,7 @@ pub use clock::monotonic_ns;
 pub use cpu::{allowed_cpus, pin_to_cpu, possible_cpus};
 pub use doorbell::{Doorbell, poll};
 pub use interface::{
-    ETHERNET, Interface, TAG, TAG_AT, inet_socket, interface, interface_name, interface_request, set_up,
+    ETHERNET, Interface, TAG, TAG_AT, inet_socket, interface, interface_name, interface_request, is_ethernet, set_up,
 };
 pub use mapping::{Mapping, page_size};
 pub use messages::{Messages, unsent_bytes};

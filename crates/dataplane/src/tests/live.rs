@@ -21,6 +21,7 @@ pub type Make = fn(&str) -> Driver;
 pub const AFPACKET: Make = |name| Driver::AfPacket { interface: name.to_owned() };
 pub const AFXDP: Make = |name| Driver::AfXdp { interface: name.to_owned() };
 pub const XDP: Make = |name| Driver::Xdp { interface: name.to_owned() };
+pub const TC: Make = |name| Driver::Tc { interface: name.to_owned() };
 
 /// The same tests over each driver of network interfaces, with the pairs left–a and b–right of so many queues.
 macro_rules! over_both {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
+use codegen::kernel::{self, Hook};
 
 use super::fanout::pass_in_order;
-use super::live::{AFPACKET, AFXDP, Host, Make, XDP, eventually, gro, in_namespace};
+use super::live::{AFPACKET, AFXDP, Host, Make, TC, XDP, eventually, gro, in_namespace};
 use crate::controller::{Controller, Event, Link, Named};
 use crate::ports::{Driver, MemPort};
 use crate::testing::{TO_HOST, compiled, frame};
@@ -62,9 +63,10 @@ fn start(program: &Arc<Program>, driver: Make, workers: usize, access: Access) -
     let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
     let mut options = Options { engine, workers, frames, ..Options::default() };
     let mut program = program.clone();
-    if matches!(driver("a"), Driver::Xdp { .. }) {
+    if let Some(hook) = driver("a").hook() {
+        let compiled = kernel::Options { hook, ..Default::default() };
         let (of_workers, path) =
-            FastPath::new(&program, Level::Cgpc, Default::default()).unwrap().expect("some of it runs in the kernel");
+            FastPath::new(&program, Level::Cgpc, compiled).unwrap().expect("some of it runs in the kernel");
         (program, options.fast_path) = (of_workers, Some(Arc::new(path)));
     }
     let port = |(name, number)| PortConfig { access, ..PortConfig::new(name, number, driver(name)) };
@@ -92,6 +94,9 @@ fn reloads_under_traffic(driver: Make, queues: u32, workers: usize, reloads: u32
 fn reloads_with_access(driver: Make, queues: u32, workers: usize, reloads: u32, work: u32, access: Access) {
     in_namespace(queues, move || {
         gro(&["left", "right"]);
+        if driver("a").hook() == Some(Hook::Tc) {
+            gro(&["a", "b"]);
+        }
         let (left, right) = (Host::on("left"), Host::on("right"));
         let programs: Vec<_> = (0..12).map(|number| program(number, work)).collect();
         let mut instance = start(&programs[0], driver, workers, access);
@@ -128,6 +133,16 @@ fn reloads_with_access(driver: Make, queues: u32, workers: usize, reloads: u32, 
 #[test]
 fn in_the_kernel() {
     reloads_under_traffic(XDP, 1, 1, times(40), 1);
+}
+
+#[test]
+fn at_traffic_control() {
+    reloads_under_traffic(TC, 1, 1, times(40), 1);
+}
+
+#[test]
+fn at_traffic_control_with_two_workers() {
+    reloads_under_traffic(TC, 2, 2, times(20), 1);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Programs that run in the kernel at live veth pairs, and on workers where the kernel does not finish.
+//! Programs that run in the kernel at live veth pairs, at the driver and at traffic control, and on workers where the
+//! kernel does not finish.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,9 +7,10 @@ use std::time::{Duration, Instant};
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
+use codegen::kernel::{self, Hook};
 
 use super::fanout::pass_in_order;
-use super::live::{Host, XDP, eventually, gro, in_namespace, ip, pair};
+use super::live::{Host, Make, TC, XDP, eventually, gro, in_namespace, ip, pair};
 use crate::testing::{TO_HOST, compiled, frame};
 use crate::xdp::{FastPath, Netlink};
 use crate::{EngineKind, FrameConfig, Instance, Options, PortConfig, Prepared};
@@ -27,8 +29,14 @@ program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// Between a (number 1) and b (2), in the kernel as far as can be.
 pub(super) fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
-    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
-    let compiled = crate::ports::kernel_options(ports.iter().map(|port| &port.spec.driver));
+    prepare_at(XDP, program, workers)
+}
+
+/// As [`prepare`], with a driver that has a part of the program in the kernel.
+pub(super) fn prepare_at(driver: Make, program: &Arc<Program>, workers: usize) -> Prepared {
+    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, driver(name)));
+    let hook = driver("a").hook().expect("a driver with a part in the kernel");
+    let compiled = kernel::Options { hook, ..crate::ports::kernel_options(ports.iter().map(|port| &port.spec.driver)) };
     let fitted = FastPath::new(program, Level::Cgpc, compiled).unwrap_or_else(|error| panic!("{error}"));
     let (program, path) = fitted.expect("some of it runs in the kernel");
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
@@ -39,8 +47,16 @@ pub(super) fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
     Instance::prepare(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn start(program: &Arc<Program>) -> Instance {
-    prepare(program, 1).run().unwrap()
+fn start(driver: Make, program: &Arc<Program>) -> Instance {
+    prepare_at(driver, program, 1).run().unwrap()
+}
+
+/// Lets a test's interfaces take packets from programs, and in order.
+fn ready(driver: Make) {
+    match driver("a").hook() {
+        Some(Hook::Tc) => gro(&["left", "a", "b", "right"]),
+        _ => gro(&["left", "right"]),
+    }
 }
 
 fn whole(instance: Instance) -> crate::Snapshot {
@@ -93,7 +109,7 @@ fn back_out_of_the_port_that_it_came_in_by() {
                 gro(&["left"]);
             }
             let left = Host::on("left");
-            let instance = start(&echo);
+            let instance = start(XDP, &echo);
             for number in 0..100 {
                 let packet = frame(0x88b6, number, 60);
                 left.send(&packet);
@@ -181,12 +197,11 @@ module m {
 }
 program { rx -> m.input; m.output -> tx; }";
 
-#[test]
-fn workers_go_on_where_the_kernel_hands_over() {
-    in_namespace(1, || {
-        gro(&["left", "right"]);
+fn workers_go_on(driver: Make) {
+    in_namespace(1, move || {
+        ready(driver);
         let (left, right) = (Host::on("left"), Host::on("right"));
-        let instance = start(&compiled(HANDED_OVER));
+        let instance = start(driver, &compiled(HANDED_OVER));
         for number in 0..1000 {
             let (plain, copied) = (frame(0x88b6, number, 60), frame(0x88b7, number, 60 + number as usize));
             left.send(&plain);
@@ -205,6 +220,16 @@ fn workers_go_on_where_the_kernel_hands_over() {
     });
 }
 
+#[test]
+fn workers_go_on_where_the_kernel_hands_over() {
+    workers_go_on(XDP);
+}
+
+#[test]
+fn workers_go_on_where_traffic_control_hands_over() {
+    workers_go_on(TC);
+}
+
 /// Every second flow goes through a worker.
 const BY_FLOW: &str = "import \"net/ether\";
 module m {
@@ -218,13 +243,12 @@ module m {
 }
 program { rx -> m.input; m.output -> tx; }";
 
-#[test]
-fn flows_stay_in_order_on_either_way_and_nothing_is_lost_at_the_end() {
+fn flows_stay_in_order(driver: Make) {
     for (queues, workers) in [(1, 1), (2, 2)] {
         in_namespace(queues, move || {
-            gro(&["left", "right"]);
+            ready(driver);
             let (left, right) = (Host::on("left"), Host::on("right"));
-            let instance = prepare(&compiled(BY_FLOW), workers).run().unwrap();
+            let instance = prepare_at(driver, &compiled(BY_FLOW), workers).run().unwrap();
             pass_in_order(&left, &right, false, 10);
             pass_in_order(&right, &left, true, 10);
             // What the kernel has handed over when it is told to stop workers finish.
@@ -239,11 +263,20 @@ fn flows_stay_in_order_on_either_way_and_nothing_is_lost_at_the_end() {
 }
 
 #[test]
-fn interfaces_that_go_down_are_removed_and_come_back() {
-    in_namespace(1, || {
-        gro(&["left", "right"]);
+fn flows_stay_in_order_on_either_way_and_nothing_is_lost_at_the_end() {
+    flows_stay_in_order(XDP);
+}
+
+#[test]
+fn flows_stay_in_order_at_traffic_control() {
+    flows_stay_in_order(TC);
+}
+
+fn interfaces_that_go_down(driver: Make) {
+    in_namespace(1, move || {
+        ready(driver);
         let (left, right) = (Host::on("left"), Host::on("right"));
-        let instance = start(&compiled(FORWARD));
+        let instance = start(driver, &compiled(FORWARD));
         let packet = frame(0x88b6, 1, 60);
         left.send(&packet);
         right.expect(&packet);
@@ -289,6 +322,16 @@ fn interfaces_that_go_down_are_removed_and_come_back() {
     });
 }
 
+#[test]
+fn interfaces_that_go_down_are_removed_and_come_back() {
+    interfaces_that_go_down(XDP);
+}
+
+#[test]
+fn interfaces_at_traffic_control_that_go_down_are_removed_and_come_back() {
+    interfaces_that_go_down(TC);
+}
+
 /// Both halves of an entry are the same number; the kernel and a worker look at them.
 const CHURN: &str = "import \"net/ether\";
 struct pair_t { a : u32; b : u32; }
@@ -318,7 +361,7 @@ fn tables_change_while_the_kernel_looks() {
     in_namespace(1, || {
         gro(&["left", "right"]);
         let (left, right) = (Host::on("left"), Host::on("right"));
-        let instance = start(&compiled(CHURN));
+        let instance = start(XDP, &compiled(CHURN));
         let mut tables = instance.tables();
         let (routes, flows) = (TableId(0), TableId(1));
         let churn = std::thread::spawn(move || {

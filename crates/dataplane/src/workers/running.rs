@@ -128,7 +128,7 @@ pub struct Running {
     queues: Option<Queues>,
     /// Where packets wait for the members of groups.
     groups: Option<Groups>,
-    resume: Option<Arc<Resume>>,
+    pub resume: Option<Arc<Resume>>,
     pub generation: u16,
     /// The worker's, until the worker takes it.
     pub ring: Option<Arc<TapRing>>,
@@ -202,7 +202,7 @@ impl Running {
     }
 
     /// Goes on with a batch that the kernel's part of this program handed over, in its order.
-    pub fn resume(&mut self, ports: &mut Ports, frames: &[u32], access: Access) {
+    pub fn go_on(&mut self, ports: &mut Ports, frames: &[u32], access: Access) {
         let Some(resume) = self.resume.clone() else {
             return frames.iter().for_each(|&frame| self.drop_output(frame, DropId::NO_WORKER));
         };
@@ -235,14 +235,14 @@ impl Running {
         self.send(ports);
     }
 
-    /// As [`Running::resume`] where the batch was received by the program that takes over from this one.
+    /// As [`Running::go_on`] where the batch was received by the program that takes over from this one.
     pub fn resume_late(&mut self, ports: &mut Ports, mut frames: &[u32], access: Access) {
         while !frames.is_empty() {
             let (now, later) = frames.split_at(self.context.capacity().min(frames.len()));
             if now.is_empty() {
                 return frames.iter().for_each(|&frame| self.drop_output(frame, DropId::NO_WORKER));
             }
-            self.resume(ports, now, access);
+            self.go_on(ports, now, access);
             self.context.give_back();
             frames = later;
         }
@@ -484,9 +484,9 @@ impl Running {
         }
     }
 
-    /// Counts copies that the kernel has made and that fit no frame.
-    pub fn lose_copies(&mut self, count: u64) {
-        self.context.counters().add(self.slots.drop(DropId::TAP_FULL), count);
+    /// Counts what the kernel has put into the ring and that can't go on.
+    pub fn count_drops(&mut self, reason: DropId, count: u64) {
+        self.context.counters().add(self.slots.drop(reason), count);
     }
 
     fn drop_output(&mut self, frame: u32, reason: DropId) {

@@ -4,17 +4,19 @@
 //! port it goes to, send. So everything that was received is sent or counted as dropped before the next batch, and the
 //! packets of a port stay in order. The loop neither allocates nor locks.
 
+mod ring;
+
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use codegen::kernel::{ARMED_SOON, Armed, Tap};
+use codegen::kernel::ARMED_SOON;
 
 use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
-use crate::packets::{Access, Received, RxBatch};
+use crate::packets::{Access, Received, RxBatch, Segments};
 use crate::sys::{self, Doorbell};
 use crate::xdp::{Resume, TapRing};
 
@@ -35,8 +37,6 @@ const SLEEP: Duration = Duration::from_millis(10);
 /// deadlines only where they are nearer than [`ARMED_SOON`].
 const RING_SLEEP: Duration = Duration::from_millis(5);
 const _: () = assert!(RING_SLEEP.as_nanos() < ARMED_SOON as u128);
-/// Deadlines that the kernel has set, at a time.
-const ARMED_AT_ONCE: u32 = 1024;
 /// Sleep where waiting does not work because of an error at a port.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 /// Loops between two looks at the clock.
@@ -65,6 +65,8 @@ pub struct Worker {
     old: Option<Box<Running>>,
     /// By which copies come that the kernel has made, and deadlines that it has set.
     ring: Option<Arc<TapRing>>,
+    /// What is still to be done with the first packet there.
+    segments: Option<Segments>,
     to_drain: Option<Draining>,
     handover: Arc<Handover>,
     doorbell: Arc<Doorbell>,
@@ -98,6 +100,7 @@ impl Worker {
             now: Box::new(program),
             old: None,
             ring: None,
+            segments: None,
             to_drain: None,
             handover,
             doorbell,
@@ -213,44 +216,6 @@ impl Worker {
         }
     }
 
-    /// A batch of the copies that the kernel has made, and the deadlines that it has set meanwhile; whether there was
-    /// anything.
-    fn run_ring(&mut self) -> bool {
-        let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_empty()) else { return false };
-        self.now.context.quiescent();
-        self.old.iter().for_each(|old| old.context.quiescent());
-        let mut received = Received::default();
-        let generation = self.now.generation.into();
-        let mut batch = RxBatch::new(&mut self.now.context, &mut received, 0);
-        let before = ring.read();
-        // Others wait between two slices of these.
-        let mut armed = 0;
-        if batch.room() > 0 {
-            ring.take(|record| {
-                if let Some(deadline) = Armed::read(record) {
-                    armed += 1;
-                    let deadlines = match &mut self.old {
-                        Some(old) if u32::from(old.generation) == deadline.generation => old.context.deadlines(),
-                        _ if deadline.generation == generation => batch.deadlines(),
-                        _ => None,
-                    };
-                    deadlines.into_iter().for_each(|own| own.arm(deadline.table, deadline.entry));
-                } else if let Some(copy) = Tap::read(record) {
-                    // What enters is as in front of a packet that the kernel hands over.
-                    batch.push(&[copy]);
-                }
-                batch.room() > 0 && armed < ARMED_AT_ONCE
-            });
-        }
-        let worked = ring.read() != before;
-        let (packets, _, oversize) = batch.totals();
-        self.now.lose_copies(oversize);
-        if packets > 0 {
-            self.resume(received.frames(), Access::InPlace);
-        }
-        worked
-    }
-
     /// One batch from the controllers, one of copies from the kernel, and one from every port. Whether there was any
     /// packet.
     fn round(&mut self) -> bool {
@@ -302,14 +267,14 @@ impl Worker {
 
     /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
     fn resume(&mut self, frames: &[u32], access: Access) {
-        let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
+        let Some(old) = &mut self.old else { return self.now.go_on(&mut self.ports, frames, access) };
         let (pool, generation) = (self.ports.pool.clone(), old.generation);
         let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
         for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {
             if run.first().is_some_and(is_old) {
                 old.resume_late(&mut self.ports, run, access);
             } else {
-                self.now.resume(&mut self.ports, run, access);
+                self.now.go_on(&mut self.ports, run, access);
             }
         }
     }

@@ -1,12 +1,17 @@
 //! A program at an interface, by a link: when its descriptor is closed, however the process ends, the program is gone.
 //!
-//! Another owner's program is not replaced unless that is asked for. A driver that does not take the program gets the
-//! kernel's generic way of running it, which works on every interface, but only after the kernel has made its own form
-//! of each packet.
+//! Of XDP programs an interface has one. Another owner's is not replaced unless that is asked for. A driver that does
+//! not take the program gets the kernel's generic way of running it, which works on every interface, but only after the
+//! kernel has made its own form of each packet.
+//!
+//! At traffic control's ingress an interface has a list of programs. Ours is put in front, and what it leaves to the
+//! kernel goes on to those behind it.
 
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+
+use codegen::kernel::Hook;
 
 use super::netlink::Netlink;
 use super::sys;
@@ -22,8 +27,10 @@ pub enum Mode {
     Native,
     /// The kernel, because the driver does not, for this reason.
     Generic(String),
-    /// What the process before has attached it with.
-    Kept,
+    /// The kernel, at traffic control's ingress, in front of so many other programs.
+    Ingress(usize),
+    /// What the process before has attached it with, at this hook.
+    Kept(Hook),
 }
 
 /// As in a line about the port.
@@ -31,7 +38,15 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mode::Native => f.write_str("native XDP"),
-            Mode::Kept => f.write_str("XDP, taken over from the process before while it ran"),
+            Mode::Ingress(0) => f.write_str("traffic control"),
+            Mode::Ingress(others) => {
+                let s = if *others == 1 { "" } else { "s" };
+                write!(f, "traffic control, in front of {others} program{s} of other owners")
+            }
+            Mode::Kept(hook) => {
+                let hook = if *hook == Hook::Tc { "traffic control" } else { "XDP" };
+                write!(f, "{hook}, taken over from the process before while it ran")
+            }
             Mode::Generic(why) => {
                 write!(f, "generic XDP, which is slower, because its driver refuses native XDP ({why})")
             }
@@ -49,6 +64,9 @@ pub enum AttachError {
         .0.map_or(String::new(), |id| format!(" (id {id})"))
     )]
     Taken(Option<u32>),
+    /// The kernel does not take it at traffic control's ingress.
+    #[error("takes no program at traffic control's ingress (Linux 6.6 or later is needed): {0}")]
+    Ingress(io::Error),
     /// It is to outlast the process, and cannot.
     #[error("has a program that cannot be named in the BPF file system: {0}")]
     Name(io::Error),
@@ -71,7 +89,19 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches a program.
+    /// Attaches a program for a hook.
+    pub fn at(hook: Hook, program: &OwnedFd, interface: i32, netlink: &Netlink) -> Result<Self, AttachError> {
+        match hook {
+            Hook::Xdp => Self::new(program, interface, netlink),
+            Hook::Tc => {
+                let link = sys::link_create_first(program, interface).map_err(AttachError::Ingress)?;
+                let others = sys::at_ingress(interface).map_or(0, |all| all.len().saturating_sub(1));
+                Ok(Attached { link, mode: Mode::Ingress(others), interface })
+            }
+        }
+    }
+
+    /// Attaches an XDP program.
     pub fn new(program: &OwnedFd, interface: i32, netlink: &Netlink) -> Result<Self, AttachError> {
         let attach = |flags| sys::link_create(program, interface, flags);
         let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
@@ -89,8 +119,25 @@ impl Attached {
     }
 
     /// A link that another process has made.
-    pub fn kept(link: OwnedFd, interface: i32) -> Self {
-        Attached { link, mode: Mode::Kept, interface }
+    pub fn kept(hook: Hook, link: OwnedFd, interface: i32) -> Self {
+        Attached { link, mode: Mode::Kept(hook), interface }
+    }
+
+    /// Whether a link holds a program at the interface that has this index in this network namespace: that which the
+    /// link was made for may be gone, and its index another one's, also elsewhere.
+    pub fn is_at(hook: Hook, link: &OwnedFd, interface: i32, netlink: &Netlink) -> bool {
+        let Ok(info) = sys::link_info(link) else { return false };
+        let is_there = match hook {
+            Hook::Xdp => netlink.link(interface).is_ok_and(|found| found.program == Some(info.program)),
+            Hook::Tc => sys::at_ingress(interface).is_ok_and(|all| all.contains(&(info.program, info.id))),
+        };
+        info.is_at(hook) && info.interface == interface as u32 && is_there
+    }
+
+    /// Numbers of the programs at traffic control's ingress of an interface.
+    pub fn all_at_ingress(interface: i32) -> Vec<u32> {
+        // Where the kernel does not say, it says so when a program is attached.
+        sys::at_ingress(interface).unwrap_or_default().into_iter().map(|(program, _)| program).collect()
     }
 
     /// Index of the interface.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use baker::ir::Program;
 use baker::opt::Level;
 use baker::place::Split;
-use codegen::kernel::{Options, QUEUES};
+use codegen::kernel::{Hook, Options, QUEUES};
 
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
@@ -27,13 +27,18 @@ use super::pins::{Named, Pins};
 use super::previous::{self, PreviousInstance};
 use super::redirect;
 use super::resume::Resume;
-use super::sys;
 use super::tap_ring::TapRing;
 use crate::tables::{Carried, Tables, carried};
 
 /// The worker that has the packets of a queue, of so many workers.
 pub(crate) fn worker_of(queue: u32, workers: usize) -> usize {
     queue as usize % workers
+}
+
+/// Whether a program tells workers something by their rings: at traffic control also which packets they go on with, and
+/// any may be one.
+fn uses_rings(hook: Hook, kernel: &Program) -> bool {
+    hook == Hook::Tc || kernel.uses_rings()
 }
 
 /// A port to the fast path.
@@ -93,6 +98,7 @@ impl KernelPart {
 /// What is at the ports, whatever program runs there.
 #[derive(Debug)]
 pub struct FastPath {
+    hook: Hook,
     ports: PortMaps,
     /// Whether packets may come in several fragments, to any program that runs: workers ask while one takes over from
     /// another.
@@ -143,16 +149,17 @@ impl FastPath {
 
     /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
     pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
-        let takes_pieces = loaded.takes_pieces();
-        let idle = redirect::pass(loaded.flags())?;
+        let (hook, takes_pieces) = (loaded.hook(), loaded.takes_pieces());
+        let idle = redirect::pass(hook, loaded.flags())?;
         // A program that takes over may have a use for what this one has none for.
-        let ports = loaded.ports().clone().complete(&split.kernel.name)?;
-        let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
-        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
-        let uses_rings = split.kernel.uses_rings();
+        let ports = loaded.ports().clone().complete(hook, &split.kernel.name)?;
+        let devices = ports.devices.as_deref().filter(|_| hook == Hook::Xdp);
+        let failed = devices.and_then(|devices| Failed::count(devices, memory.map()).ok());
+        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(hook, split)));
+        let uses_rings = uses_rings(hook, &split.kernel);
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, uses_rings });
         let state = Mutex::new(State { part, grace: None, links: Vec::new(), rings: Vec::new(), previous: None });
-        Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
+        Ok(FastPath { hook, ports, takes_pieces, idle, failed, pins: None, state })
     }
 
     /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this
@@ -179,13 +186,13 @@ impl FastPath {
     pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, PartitionError> {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
-        let options = Options { generation, frags: self.takes_pieces, ..Options::default() };
+        let options = Options { hook: self.hook, generation, frags: self.takes_pieces, ..Options::default() };
         let partitioned = partition_by(program, options.hook, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
-            let resume = Arc::new(Resume::new(split));
-            let uses_rings = split.kernel.uses_rings();
+            let resume = Arc::new(Resume::new(self.hook, split));
+            let uses_rings = uses_rings(self.hook, &split.kernel);
             Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, uses_rings }))
         })?;
         let carried = carried(&before.program, &partitioned.split.workers);
@@ -197,9 +204,15 @@ impl FastPath {
         self.lock().part.clone()
     }
 
-    /// Whether packets that the kernel cannot send are counted (as `tx_failed`): it takes the right to trace.
+    /// Where its programs run.
+    pub fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// Whether packets that the kernel cannot send are counted (as `tx_failed`): of XDP it takes the right to trace,
+    /// at traffic control interfaces count them.
     pub fn counts_failures(&self) -> bool {
-        self.failed.is_some()
+        self.hook == Hook::Tc || self.failed.is_some()
     }
 
     /// Whether packets may come to it in several fragments: those above a page.
@@ -208,7 +221,7 @@ impl FastPath {
     }
 
     /// The rings by which the kernel tells so many workers, the number of which does not change, of copies and
-    /// deadlines; none where neither this program nor one before it has a use for them.
+    /// deadlines, and at traffic control hands packets over; none where neither this program nor one before it has a use for them.
     ///
     /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that
     /// is behind loses its own alone.
@@ -238,10 +251,10 @@ impl FastPath {
         let mut state = self.lock();
         state.part.memory.set_port(interface as u32, port.number, port.host, false);
         let attached = match self.kept(interface, netlink) {
-            Some(link) => Attached::kept(link, interface),
+            Some(link) => Attached::kept(self.hook, link, interface),
             None => {
                 let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
-                let attached = Attached::new(program, interface, netlink)?;
+                let attached = Attached::at(self.hook, program, interface, netlink)?;
                 if let Some(pins) = &self.pins {
                     pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
                 }
@@ -257,11 +270,7 @@ impl FastPath {
     /// The link at this interface that the process before has left.
     fn kept(&self, interface: i32, netlink: &Netlink) -> Option<OwnedFd> {
         let link = self.pins.as_ref()?.link(interface as u32).ok().flatten()?;
-        let info = sys::link_info(&link).ok()?;
-        // The interface may be gone and its index another one's, also in another network namespace.
-        let is_there = info.interface == interface as u32
-            && netlink.link(interface).is_ok_and(|found| found.program == Some(info.program));
-        is_there.then_some(link)
+        Attached::is_at(self.hook, &link, interface, netlink).then_some(link)
     }
 
     /// Whether the process before has left its program at this interface.

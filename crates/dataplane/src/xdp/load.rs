@@ -93,10 +93,12 @@ pub struct PortMaps {
 }
 
 impl PortMaps {
-    /// With those that are missing.
-    pub fn complete(mut self, name: &str) -> io::Result<Self> {
-        made(&mut self.devices, MapType::DevMap, PORTS, name)?;
-        made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?;
+    /// With those that are missing and that programs of a hook may have a use for.
+    pub fn complete(mut self, hook: Hook, name: &str) -> io::Result<Self> {
+        made(&mut self.devices, devices(hook), PORTS, name)?;
+        if hook == Hook::Xdp {
+            made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?;
+        }
         rings(&mut self.taps, name)?;
         Ok(self)
     }

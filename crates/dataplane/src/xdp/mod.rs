@@ -44,4 +44,4 @@ pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;
-pub use tap_ring::TapRing;
+pub use tap_ring::{Taken, TapRing};

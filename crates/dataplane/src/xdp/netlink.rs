@@ -56,6 +56,10 @@ pub struct Statistics {
     pub tx_packets: u64,
     pub rx_bytes: u64,
     pub tx_bytes: u64,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
 }
 
 /// What is asked of an interface.
@@ -276,7 +280,16 @@ fn statistics_of(attributes: &[u8]) -> Option<Statistics> {
     let bytes: [u8; size_of::<Statistics>()] = find(attributes, IFLA_STATS64)?;
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
     let mut next = || words.next().unwrap_or_default();
-    Some(Statistics { rx_packets: next(), tx_packets: next(), rx_bytes: next(), tx_bytes: next() })
+    Some(Statistics {
+        rx_packets: next(),
+        tx_packets: next(),
+        rx_bytes: next(),
+        tx_bytes: next(),
+        rx_errors: next(),
+        tx_errors: next(),
+        rx_dropped: next(),
+        tx_dropped: next(),
+    })
 }
 
 /// Attributes one after the other, type and value, up to one that is cut off.

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use codegen::kernel::Hook;
 
 use super::own_addresses::OwnAddressSet;
-use super::sys::{self, EXIT, FRAGS, MapType, OF_MAP, XDP_PASS, instruction};
+use super::sys::{self, EXIT, FRAGS, MapType, OF_MAP, TC_NEXT, XDP_PASS, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const QUEUE: i16 = 16;
@@ -32,9 +32,10 @@ fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// The program that lets every packet through, loaded with these flags.
-pub fn pass(flags: u32) -> io::Result<OwnedFd> {
-    sys::prog_load(Hook::Xdp, &[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
+/// The program of a hook that lets every packet through, loaded with these flags.
+pub fn pass(hook: Hook, flags: u32) -> io::Result<OwnedFd> {
+    let through = if hook == Hook::Tc { TC_NEXT } else { XDP_PASS };
+    sys::prog_load(hook, &[instruction(0xb7, 0, 0, 0, through), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.

@@ -24,6 +24,17 @@ const HEADER: usize = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
+/// What a reader does with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has taken it, and wants more.
+    More,
+    /// It has taken it, and wants no more now.
+    Enough,
+    /// It has not done with it, and comes back.
+    Stays,
+}
+
 /// A ring, and its reader's side.
 #[derive(Debug)]
 pub struct TapRing {
@@ -90,9 +101,14 @@ impl TapRing {
 
     /// Gives records in order to `take`, as long as it wants more, and makes room for others. One thread at a time.
     pub fn take(&self, mut take: impl FnMut(&[u8]) -> bool) {
+        self.take_each(|record| if take(record) { Taken::More } else { Taken::Enough });
+    }
+
+    /// As [`TapRing::take`], with what may stay where it is.
+    pub fn take_each(&self, mut take: impl FnMut(&[u8]) -> Taken) {
         let (mut at, end) = (self.read(), self.written());
-        let mut goes_on = true;
-        while goes_on && at < end {
+        let mut taken = Taken::More;
+        while taken == Taken::More && at < end {
             let place = self.page + at as usize % self.bytes;
             // SAFETY: a record begins there, with its length, in the mapping.
             let len = unsafe { AtomicU32::from_ptr(self.records.ptr().add(place).cast()) }.load(Ordering::Acquire);
@@ -103,7 +119,10 @@ impl TapRing {
             if len & DISCARDED == 0 {
                 // SAFETY: the record lies there, in one piece, for what goes around the end is mapped behind it; nobody
                 // writes it before it is given back.
-                goes_on = take(unsafe { std::slice::from_raw_parts(self.records.ptr().add(place + HEADER), bytes) });
+                taken = take(unsafe { std::slice::from_raw_parts(self.records.ptr().add(place + HEADER), bytes) });
+            }
+            if taken == Taken::Stays {
+                break;
             }
             at += (HEADER + bytes).next_multiple_of(HEADER) as u64;
             self.consumer().store(at, Ordering::Release);

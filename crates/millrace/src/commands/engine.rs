@@ -10,7 +10,7 @@ use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
 use cli::failure::Failure;
 use codegen::OptLevel;
-use codegen::kernel::Options;
+use codegen::kernel::{Hook, Options};
 use dataplane::ports::{Driver, kernel_options};
 use dataplane::xdp::{FastPath, LoadError, PartitionError, Partitioned, partition};
 use dataplane::{EngineKind, PortConfig, ReloadError};
@@ -20,10 +20,13 @@ use crate::apps::{self, Source};
 /// What runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// As xdp where a port is auto: or xdp: and the kernel takes the program, otherwise as worker
+    /// As tc where a port is tc:, else as xdp where a port is auto: or xdp: and the kernel takes the program, otherwise as
+    /// worker
     Auto,
     /// The kernel as far as it can, at ports that are auto: or xdp:, and workers for the rest
     Xdp,
+    /// The same at traffic control's ingress, at ports that are auto: or tc:
+    Tc,
     /// Workers, in machine code
     Worker,
     /// Workers, by the reference interpreter
@@ -47,11 +50,43 @@ pub struct Chosen {
 impl Chosen {
     /// Its name in reports.
     pub fn name(&self) -> &'static str {
-        if self.fast_path.is_some() { "xdp" } else { self.kind.name() }
+        self.fast_path.as_ref().map_or(self.kind.name(), |path| hook_name(path.hook()))
     }
 }
 
-/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs
+/// What a hook is called on the command line.
+pub fn hook_name(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Xdp => "xdp",
+        Hook::Tc => "tc",
+    }
+}
+
+/// The hook that a program for these ports is to be lowered for. The failure: a program's part in the kernel runs at one.
+pub fn hook(engine: Engine, ports: &[PortConfig]) -> Result<Hook, Failure> {
+    let at = |hook| {
+        let port = ports.iter().find(|port| port.spec.driver.hook() == Some(hook))?;
+        Some(format!("port {} is {}", port.spec.name, port.spec.driver))
+    };
+    let told = match engine {
+        Engine::Worker | Engine::Interp => return Ok(Hook::default()),
+        Engine::Auto => None,
+        Engine::Xdp => Some(Hook::Xdp),
+        Engine::Tc => Some(Hook::Tc),
+    };
+    match (at(Hook::Xdp), at(Hook::Tc)) {
+        (Some(xdp), Some(tc)) => Err(Failure::wrong(format!(
+            "error: {xdp} and {tc}: what of a program is in the kernel runs at one of the two\n  \
+             let all such ports be xdp:, or all tc:"
+        ))),
+        (Some(port), None) if told == Some(Hook::Tc) => Err(Failure::wrong(format!("error: --engine tc: {port}"))),
+        (None, Some(port)) if told == Some(Hook::Xdp) => Err(Failure::wrong(format!("error: --engine xdp: {port}"))),
+        (_, Some(_)) => Ok(Hook::Tc),
+        (_, None) => Ok(told.unwrap_or_default()),
+    }
+}
+
+/// Chooses what runs a program, which was lowered for a [`hook`], between these ports. With a directory for its state and the instance's name, what runs
 /// in the kernel outlasts the process.
 pub fn choose(
     engine: Engine,
@@ -68,18 +103,20 @@ pub fn choose(
     if matches!(engine, Engine::Worker | Engine::Interp) {
         return workers(None, ports);
     }
-    let has = |of: fn(&Driver) -> bool| ports.iter().any(|port| of(&port.spec.driver));
-    let (has_xdp, has_auto) = (has(|d| matches!(d, Driver::Xdp { .. })), has(|d| matches!(d, Driver::Auto { .. })));
-    if !has_xdp && !has_auto {
+    let hook = Hook::of(&program);
+    let name = hook_name(hook);
+    let has_own = ports.iter().any(|port| port.spec.driver.hook() == Some(hook));
+    if !has_own && !ports.iter().any(|port| matches!(port.spec.driver, Driver::Auto { .. })) {
         return match engine {
-            Engine::Xdp => Err(Failure::wrong(
-                "error: --engine xdp: no port is xdp:INTERFACE or auto:INTERFACE, so no packet would come to the kernel's part",
-            )),
-            _ => workers(Some("workers, because no port is xdp: or auto:".into()), ports),
+            Engine::Xdp | Engine::Tc => Err(Failure::wrong(format!(
+                "error: --engine {name}: no port is {name}:INTERFACE or auto:INTERFACE, so no packet would come to the kernel's \
+                 part",
+            ))),
+            _ => workers(Some("workers, because no port is xdp:, tc: or auto:".into()), ports),
         };
     }
     apps::place(source, &program, compilation)?;
-    let options = kernel_options(ports.iter().map(|port| &port.spec.driver));
+    let options = Options { hook, ..kernel_options(ports.iter().map(|port| &port.spec.driver)) };
     match fast_path(&program, level, options) {
         Ok((split, mut path, mut about)) => {
             match state.map(|(dir, name)| path.outlast(dir, name)) {
@@ -97,14 +134,15 @@ pub fn choose(
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
             }
-            let ports = if engine == Engine::Xdp { ports.into_iter().map(fixed).collect() } else { ports };
+            let is_told = matches!(engine, Engine::Xdp | Engine::Tc);
+            let ports = if is_told { ports.into_iter().map(|port| fixed(port, hook)).collect() } else { ports };
             let (program, fast_path) = (Arc::new(split.workers), Some(Arc::new(path)));
             Ok(Chosen { program, kind, fast_path, ports, about: Some(about) })
         }
         Err(refusal) => {
             let why = said(&refusal, compilation);
             match engine {
-                Engine::Auto if !has_xdp => workers(Some(format!("workers, because {why}")), ports),
+                Engine::Auto if !has_own => workers(Some(format!("workers, because {why}")), ports),
                 _ => Err(Failure::refused(format!(
                     "{}: {why}; `--engine worker` runs all of it on workers",
                     source.name
@@ -129,7 +167,7 @@ fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split
         return Err(Refusal::Nothing(partitioned.why_nothing(program)));
     };
     let Partitioned { placement, too_much, split, .. } = partitioned;
-    let about = about(program, &placement, &too_much);
+    let about = about(options.hook, program, &placement, &too_much);
     let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
     Ok((split, path, about))
 }
@@ -163,18 +201,18 @@ pub fn reload_error(error: ReloadError, compilation: &Compilation) -> String {
 }
 
 /// What runs where, in one line, with why a PPF turned out to be too much.
-pub fn about(program: &Program, placement: &Placement, too_much: &BTreeMap<PpfId, String>) -> String {
+pub fn about(hook: Hook, program: &Program, placement: &Placement, too_much: &BTreeMap<PpfId, String>) -> String {
     let stages = || program.ppfs.iter().zip(&placement.stages);
     let kernel = stages().filter(|(_, stage)| matches!(stage, Stage::Kernel(_))).count();
     let of_workers: Vec<&str> = stages()
         .filter(|(_, stage)| matches!(stage, Stage::Cannot(_) | Stage::Pinned))
         .map(|(ppf, _)| ppf.name.as_str())
         .collect();
-    let all = program.ppfs.len();
+    let (name, all) = (hook_name(hook), program.ppfs.len());
     let mut about = match of_workers[..] {
-        [] => format!("xdp: {kernel} of {all} PPFs run in the kernel; see `millrace explain`"),
+        [] => format!("{name}: {kernel} of {all} PPFs run in the kernel; see `millrace explain`"),
         _ => format!(
-            "xdp: {kernel} of {all} PPFs run in the kernel, workers take over at {}; see `millrace explain`",
+            "{name}: {kernel} of {all} PPFs run in the kernel, workers take over at {}; see `millrace explain`",
             of_workers.join(", ")
         ),
     };
@@ -185,9 +223,12 @@ pub fn about(program: &Program, placement: &Placement, too_much: &BTreeMap<PpfId
 }
 
 /// A port that is to have the fast path, and nothing else.
-fn fixed(mut port: PortConfig) -> PortConfig {
+fn fixed(mut port: PortConfig, hook: Hook) -> PortConfig {
     if let Driver::Auto { interface } = port.spec.driver {
-        port.spec.driver = Driver::Xdp { interface };
+        port.spec.driver = match hook {
+            Hook::Xdp => Driver::Xdp { interface },
+            Hook::Tc => Driver::Tc { interface },
+        };
     }
     port
 }

@@ -8,6 +8,7 @@ use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
 use cli::failure::Failure;
 use codegen::cache;
+use codegen::kernel::Hook;
 use control::application::{AnyReloads, AnySettings, Registry};
 use control::applications::{self, KeptOfAll, SettingsWays};
 use control::config::{Config, changes};
@@ -71,6 +72,8 @@ pub struct Reread {
     pub config: Option<PathBuf>,
     /// Ports of the command line.
     pub ports: Vec<PortSpec>,
+    /// What the program is lowered for.
+    pub hook: Hook,
     /// Access mode of the command line.
     pub access: Option<Access>,
     /// How accesses to packets are optimised.
@@ -162,7 +165,7 @@ impl Live {
 fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedWith), Failure> {
     let source = apps::find(&reread.app)?;
     let compilation = apps::check(&source)?;
-    let program = apps::lower(&source, &compilation)?;
+    let program = apps::lower_for(reread.hook, &source, &compilation)?;
     let config = match &reread.config {
         Some(file) => read(file, &program)?,
         None => config.clone(),
@@ -257,7 +260,7 @@ impl State {
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
         let about = |partitioned: &dataplane::xdp::Partitioned<_>| {
-            engine::about(&with.program, &partitioned.placement, &partitioned.too_much)
+            engine::about(reread.hook, &with.program, &partitioned.placement, &partitioned.too_much)
         };
         reloaded.engine = next.partitioned().map(about);
         reloaded.warnings.extend(cache::take_notes());

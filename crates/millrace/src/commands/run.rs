@@ -20,7 +20,7 @@ use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::engine::{Chosen, Engine, choose};
+use super::engine::{self, Chosen, Engine, choose};
 use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
@@ -92,8 +92,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let compilation = apps::check(&source)?;
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let program = args.packets.profiled(config.pinned(program), &config)?;
     let ports = ports(&config, &args.ports, args.access)?;
+    let hook = engine::hook(args.engine, &ports)?;
+    let program = apps::lower_for(hook, &source, &compilation)?;
+    let program = args.packets.profiled(config.pinned(program), &config)?;
     if ports.is_empty() {
         return Err(Failure::wrong(
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
@@ -178,6 +180,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 config: file(&source, args.config.as_ref()),
                 ports: args.ports.clone(),
                 access: args.access,
+                hook,
                 packets: args.packets.clone(),
                 names,
             };

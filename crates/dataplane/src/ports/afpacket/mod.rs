@@ -37,6 +37,7 @@ use joiner::{Joiner, Outcome};
 use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use long::Long;
 use share::Share;
+pub(super) use socket::enlarge_buffer;
 use socket::{RING_BYTES, Socket};
 
 use super::error::PortError;

@@ -14,10 +14,11 @@ use super::sys as xsk;
 use super::umem::{Bound, BoundSocket, KernelFrames, Refusal, Step, Umem, Wanted};
 use crate::ports::count::Count;
 use crate::ports::error::PortError;
+use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
 use crate::sys::{self, Interface};
-use crate::xdp::AttachError::{self, Name, Refused, Taken};
-use crate::xdp::{self, Attached, Netlink};
+use crate::xdp::AttachError::{self, Ingress, Name, Refused, Taken};
+use crate::xdp::{Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
@@ -89,7 +90,8 @@ impl Port {
     ) -> Result<Self, PortError> {
         let interface = lock.interface().to_owned();
         let fast = matches!(take, Take::HandedOver(..));
-        let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
+        let count =
+            || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink, false)))) } else { Ok(None) };
         let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
         let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
         let port =
@@ -349,16 +351,11 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(program) => match program.and_then(xdp::left_by) {
-                Some(owner) => self.error(format!(
-                    "has the program of a Millrace that has ended and whose state is in {}: start with that state, which takes \
-                     over, or remove {}, and with it the program",
-                    owner.state.display(),
-                    owner.dir.display()
-                )),
-                None => self.error(error.to_string().replace("NAME", &self.interface)),
-            },
-             Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
+            Taken(program) => {
+                let left = program.and_then(left_behind);
+                self.error(left.unwrap_or_else(|| error.to_string().replace("NAME", &self.interface)))
+            }
+            Refused { .. } | Ingress(_) | Name(_) => self.error(error.to_string()),
         }
     }
 

@@ -4,6 +4,9 @@
 pub const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
 /// What an XDP program returns to let a packet through to the kernel's own stack.
 pub const XDP_PASS: i32 = 2;
+/// What a program at traffic control's ingress returns to leave a packet to those behind it, and then to the kernel's
+/// own stack (`TC_ACT_UNSPEC`).
+pub const TC_NEXT: i32 = -1;
 /// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 pub const OF_MAP: u8 = 1;
 

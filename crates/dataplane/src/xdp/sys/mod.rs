@@ -9,8 +9,8 @@ mod program;
 
 pub use call::{number, object_id};
 pub use file_system::{enter_mounts, is_bpf_fs, mount_bpf_fs, pin, pinned, unmount};
-pub use instruction::{EXIT, OF_MAP, XDP_PASS, instruction};
-pub use link::{link_create, link_info, link_update, links_detach};
+pub use instruction::{EXIT, OF_MAP, TC_NEXT, XDP_PASS, instruction};
+pub use link::{at_ingress, link_create, link_create_first, link_info, link_update, links_detach};
 pub use map::{
     MMAPABLE, MapType, array_of_maps, map_create, map_delete, map_of_maps, map_update, ring_create, set_create,
     set_insert, set_remove, text_map, text_of_map,

@@ -1,24 +1,19 @@
 //! Programs at traffic control as they run at interfaces: what they return, what they hand over, and hosts whose
 //! offloads are on, between which they translate addresses.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baker::place::{Placement, Split, split};
 use codegen::kernel::{Hook, Tap};
 
 use super::super::sys;
 use super::*;
-use crate::sys::check;
-use crate::tests::live::{ip, run};
+use crate::tests::hosts::{BYTES, Hosts, both_have_all};
 use crate::xdp::TapRing;
 
-/// `TC_ACT_OK`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
-const OK: u32 = 0;
+/// `TC_ACT_UNSPEC`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
+const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
@@ -82,7 +77,7 @@ fn verdicts_and_what_is_handed_over() {
         at_tc.memory.set_port(LOOPBACK, PORT, None, true);
         let packet = |kind: u8| [&[1; 12][..], &[0, kind], &(0..40).collect::<Vec<u8>>()].concat();
         let run = |kind| at_tc.loaded.run(&packet(kind)).unwrap();
-        assert_eq!((run(1).verdict, run(1).packet), (OK, packet(1)));
+        assert_eq!((run(1).verdict, run(1).packet), (NEXT, packet(1)));
         assert_eq!((run(2).verdict, at_tc.dropped(DropId::MALFORMED)), (SHOT, 1));
         // Without a ring there is no worker.
         assert_eq!((run(3).verdict, run(4).verdict, at_tc.dropped(DropId::NO_WORKER)), (SHOT, SHOT, 2));
@@ -142,113 +137,12 @@ const TRANSLATE: &str = "import \"net/ipv4\"; import \"net/tcp\";
         } }
     program { rx -> m.input; m.output -> tx; }";
 
-const BYTES: usize = 24 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What the hosts have as their own, and as each other's.
-const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
-
-/// A thread in a network namespace of its own, which does as it is told.
-struct Host {
-    thread: libc::pid_t,
-    work: Sender<Box<dyn FnOnce() + Send>>,
-}
-
-impl Host {
-    fn new() -> Host {
-        let (work, todo) = channel::<Box<dyn FnOnce() + Send>>();
-        let (ready, is_ready) = channel();
-        std::thread::spawn(move || {
-            own_namespace();
-            // SAFETY: asks for a number.
-            ready.send(unsafe { libc::gettid() }).unwrap();
-            todo.into_iter().for_each(|work| work());
-        });
-        Host { thread: is_ready.recv().unwrap(), work }
-    }
-
-    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> std::sync::mpsc::Receiver<T> {
-        let (done, result) = channel();
-        // Who does not wait does not care.
-        self.work.send(Box::new(move || drop(done.send(work())))).unwrap();
-        result
-    }
-
-    /// Sets the interface up that was given to it, with its own address and those of others.
-    fn configure(&self, name: &'static str, own: u8, others: [(u8, &'static str); 2]) {
-        let work = move || {
-            ip("link set lo up");
-            ip(&format!("addr add 10.7.0.{own}/24 dev {name}"));
-            ip(&format!("link set dev {name} up"));
-            for (other, mac) in others {
-                ip(&format!("neigh replace 10.7.0.{other} lladdr {mac} dev {name}"));
-            }
-        };
-        self.run(work).recv_timeout(PATIENCE).unwrap();
-    }
-}
-
-fn own_namespace() {
-    // SAFETY: moves this thread alone, which ends with the test.
-    let moved = check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
-    moved.expect("a network namespace of its own: run the tests as root");
-}
-
-/// Puts a program at an interface's ingress, as long as the result is open (`BPF_LINK_CREATE`, `BPF_TCX_INGRESS`).
-fn attach(program: &OwnedFd, interface: u32) -> OwnedFd {
-    let attributes: [u32; 8] = [program.as_raw_fd() as u32, interface, 46, 0, 0, 0, 0, 0];
-    // SAFETY: the structure has no pointers; the result is a new descriptor.
-    let link = unsafe { libc::syscall(libc::SYS_bpf, 28, attributes.as_ptr(), size_of_val(&attributes)) };
-    check(link as i32).expect("Linux 6.6 or later");
-    // SAFETY: it was just made.
-    unsafe { OwnedFd::from_raw_fd(link as i32) }
-}
-
-/// Byte of a stream at a place.
-fn byte(at: usize) -> u8 {
-    (at * 31 + at / 257) as u8
-}
-
-fn send(mut stream: &TcpStream, seed: usize) {
-    let bytes: Vec<u8> = (0..BYTES).map(|at| byte(at + seed)).collect();
-    stream.write_all(&bytes).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-}
-
-fn receive(mut stream: &TcpStream, seed: usize) {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes.len(), BYTES);
-    assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(at + seed)), "other bytes than were sent");
-}
-
-fn timed(stream: &TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
-}
-
 /// The same stream both ways, while two programs take each other's place every few milliseconds; how many packets
 /// there were, and how many of them were super-packets.
 fn transfer(off: &[&str], form: Options) -> (u64, u64) {
     let off: Vec<String> = off.iter().map(|name| (*name).to_owned()).collect();
     let test = move || {
-        own_namespace();
-        let (client, server) = (Host::new(), Host::new());
-        for ((host, far, near), mac) in [(&client, "left", "a"), (&server, "right", "b")].into_iter().zip(MACS) {
-            ip(&format!("link add dev {far} address {mac} type veth peer name {near}"));
-            ip(&format!("link set dev {near} up"));
-            ip(&format!("link set dev {far} netns {}", host.thread));
-        }
-        let features = "tx off tso off gso off";
-        for name in off {
-            match &name[..] {
-                "left" => client.run(move || run("ethtool", &format!("-K left {features}"))).recv().unwrap(),
-                "right" => server.run(move || run("ethtool", &format!("-K right {features}"))).recv().unwrap(),
-                name => run("ethtool", &format!("-K {name} {features}")),
-            }
-        }
-        client.configure("left", 1, [(9, MACS[1]), (2, MACS[1])]);
-        server.configure("right", 2, [(1, MACS[0]), (9, MACS[0])]);
-
+        let hosts = Hosts::new(&off);
         let programs = [0, 1].map(|generation| AtTc::new(TRANSLATE, Options { generation, ..form }));
         let ask = crate::sys::inet_socket().unwrap();
         let ports =
@@ -259,30 +153,11 @@ fn transfer(off: &[&str], form: Options) -> (u64, u64) {
                 program.loaded.ports().set_device(port, Some(interface)).unwrap();
             }
         }
-        let links = ports.map(|(interface, _)| attach(programs[0].loaded.program(), interface));
+        let links = ports.map(|(interface, _)| {
+            sys::link_create_first(programs[0].loaded.program(), interface as i32).expect("Linux 6.6 or later")
+        });
 
-        let served = server.run(|| {
-            let listener = TcpListener::bind("10.7.0.2:9090").unwrap();
-            let (stream, peer) = listener.accept().unwrap();
-            assert_eq!(peer.ip().to_string(), "10.7.0.1");
-            timed(&stream);
-            receive(&stream, 0);
-            send(&stream, 7);
-        });
-        let asked = client.run(|| {
-            let until = Instant::now() + PATIENCE;
-            let address = "10.7.0.9:8080".parse().unwrap();
-            let stream = loop {
-                match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
-                    // It may not listen yet.
-                    Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
-                    stream => break stream.unwrap(),
-                }
-            };
-            timed(&stream);
-            send(&stream, 0);
-            receive(&stream, 7);
-        });
+        let exchange = hosts.exchange("10.7.0.9:8080");
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -292,9 +167,9 @@ fn transfer(off: &[&str], form: Options) -> (u64, u64) {
                     std::thread::sleep(Duration::from_millis(3));
                 }
             });
-            let results = [asked.recv_timeout(2 * PATIENCE), served.recv_timeout(2 * PATIENCE)];
+            let result = both_have_all(exchange);
             ended.store(true, Ordering::Relaxed);
-            results.into_iter().for_each(|result| result.expect("a host that has what it was sent"));
+            result.unwrap();
         });
         let counts = programs.each_ref().map(|program| ["m.packets", "m.longer"].map(|name| program.counter(name)));
         assert!(counts.iter().all(|[packets, _]| *packets > 0), "both ran: {counts:?}");

@@ -7,7 +7,7 @@ use baker::opt::Level;
 use baker::source::Sources;
 use cli::failure::Failure;
 use codegen::bpf::{Accepted, elf, listing};
-use codegen::kernel::{Object, Options};
+use codegen::kernel::{Hook, Object, Options};
 use dataplane::xdp::{self, KernelAnswer, Partitioned};
 
 use crate::commands::stages;
@@ -19,6 +19,7 @@ const COMMENT: char = ';';
 /// The kernel's part.
 pub struct KernelPart<'p> {
     name: &'p str,
+    hook: Hook,
     program: &'p Program,
     sources: &'p Sources,
     placement: baker::place::Placement,
@@ -46,7 +47,7 @@ impl<'p> KernelPart<'p> {
             let reasons = rows.concat();
             return Err(Failure::wrong(format!("error: {name}: nothing of it can run in the kernel{reasons}")));
         };
-        Ok(KernelPart { name, program, sources, placement, code, answer })
+        Ok(KernelPart { name, hook: options.hook, program, sources, placement, code, answer })
     }
 
     fn ppf(&self, ppf: PpfId) -> &str {
@@ -113,6 +114,6 @@ impl<'p> KernelPart<'p> {
 
     /// The programs in one object file.
     pub fn object(&self) -> Result<Vec<u8>, Failure> {
-        elf(&self.code, |ppf| self.ppf(ppf).to_owned()).map_err(Failure::refused)
+        elf(self.hook, &self.code, |ppf| self.ppf(ppf).to_owned()).map_err(Failure::refused)
     }
 }

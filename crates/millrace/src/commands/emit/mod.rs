@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use baker::opt::optimise;
 use cli::failure::Failure;
 use cli::output::print;
+use codegen::kernel::{Hook, Options};
 use codegen::{Emit, OptLevel};
 use dataplane::ports::kernel_options;
 
@@ -24,6 +25,9 @@ pub struct Args {
     /// What it is compiled to
     #[arg(long, value_enum)]
     target: Target,
+    /// Where in the kernel it is to run
+    #[arg(long, value_enum, default_value = "xdp")]
+    hook: AtHook,
     /// Optimise llvm and asm not at all (0) or fully (3)
     #[arg(short = 'O', value_parser = ["0", "3"], default_value = "3")]
     level: String,
@@ -56,6 +60,24 @@ enum Target {
     BpfObject,
 }
 
+/// Where in the kernel a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum AtHook {
+    /// At the driver
+    Xdp,
+    /// At traffic control's ingress
+    Tc,
+}
+
+impl From<AtHook> for Hook {
+    fn from(hook: AtHook) -> Hook {
+        match hook {
+            AtHook::Xdp => Hook::Xdp,
+            AtHook::Tc => Hook::Tc,
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let emitted = emitted(args)?;
@@ -70,16 +92,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn emitted(args: &Args) -> Result<Vec<u8>, Failure> {
     let source = apps::find(&args.app)?;
     let compilation = apps::check(&source)?;
-    let mut program = apps::lower(&source, &compilation)?;
+    let mut program = apps::lower_for(args.hook.into(), &source, &compilation)?;
     let of_kernel = matches!(args.target, Target::Bpf | Target::BpfLlvm | Target::BpfObject);
-    let mut options = Default::default();
+    let mut options = Options::default();
     if args.packets.has_profile() || of_kernel {
         let config = configuration(&source, args.config.as_ref(), &program)?;
         program = args.packets.profiled(program, &config)?;
         if of_kernel {
             // As `run` has it.
             program = config.pinned(program);
-            options = kernel_options(config.ports.iter().filter_map(|port| port.device.as_ref()));
+            let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
+            options = Options { hook: args.hook.into(), ..kernel_options(devices) };
         }
     }
     let level = if args.level == "0" { OptLevel::O0 } else { OptLevel::O3 };

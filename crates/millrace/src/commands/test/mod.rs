@@ -13,12 +13,14 @@ mod report;
 mod update;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use baker::ir::Program;
 use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::print_json;
 use cli::say;
+use codegen::kernel::Hook;
 use control::cases::{Case, Kernel, LoadError, Loader, Suite, files};
 use dataplane::step::StepError;
 
@@ -36,6 +38,8 @@ enum Engine {
     Worker,
     /// The kernel as far as it can, by its test run, and machine code for the rest
     Xdp,
+    /// The same at traffic control
+    Tc,
 }
 
 /// What to test.
@@ -47,7 +51,7 @@ pub struct Args {
     /// Case files, and directories of case files; without any, the directory `cases` beside the program
     #[arg(value_name = "CASES")]
     cases: Vec<PathBuf>,
-    /// What runs the cases [default: all of these]
+    /// What runs the cases [default: all but tc]
     #[arg(long, value_enum, value_name = "ENGINE", value_delimiter = ',')]
     engine: Vec<Engine>,
     /// Only cases of this name: a part of it, or all of it with `*` for any letters
@@ -88,7 +92,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
         return list(args, &cases);
     }
-    let (suite, not_run) = suite(args, &program)?;
+    let at_tc = || apps::lower_for(Hook::Tc, &source, &apps::check(&source)?);
+    let (suite, not_run) = suite(args, &program, at_tc)?;
     let outcomes = cases.iter().map(|case| suite.run(case)).collect();
     let mut report = Report { name: &source.name, program: &program.name, suite: &suite, not_run, cases, outcomes };
     if let Some(path) = &args.junit {
@@ -117,8 +122,8 @@ fn verdict(args: &Args, report: &Report, failed: usize) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: {failed} of {} cases failed", report.cases.len())));
     }
     match &report.not_run {
-        Some(NotRun { why, is_refused }) if args.engine.contains(&Engine::Xdp) => {
-            let why = format!("--engine xdp: was not run: {why}");
+        Some(NotRun { engine, why, is_refused }) if !args.engine.is_empty() => {
+            let why = format!("--engine {engine}: was not run: {why}");
             Err(if *is_refused { Failure::refused(why) } else { Failure::wrong(format!("error: {why}")) })
         }
         _ => Ok(()),
@@ -180,28 +185,39 @@ fn files_of(args: &Args, source: &Source) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// The variants that were asked for, and why the kernel is none of them where it should be.
-fn suite(args: &Args, program: &std::sync::Arc<Program>) -> Result<(Suite, Option<NotRun>), Failure> {
-    let wanted = |engine| args.engine.is_empty() || args.engine.contains(&engine);
+/// The variants that were asked for, and why the kernel is none of them where it should be. `at_tc` makes the program as
+/// it is at traffic control.
+fn suite(
+    args: &Args,
+    program: &Arc<Program>,
+    at_tc: impl Fn() -> Result<Arc<Program>, Failure>,
+) -> Result<(Suite, Option<NotRun>), Failure> {
+    let wanted = |engine| args.engine.contains(&engine) || (args.engine.is_empty() && engine != Engine::Tc);
     let refused = |error: StepError| Failure::refused(error);
-    let (mut suite, mut not_run) = (Suite::default(), None);
+    let mut suite = Suite::default();
     if wanted(Engine::Interp) {
         suite.add_interp(program).map_err(refused)?;
     }
     if wanted(Engine::Worker) {
         suite.add_worker(program).map_err(refused)?;
     }
-    if wanted(Engine::Xdp) {
-        not_run = match suite.add_kernel(program).map_err(refused)? {
+    let mut add = |name: &str, program: &Program| -> Result<Option<NotRun>, Failure> {
+        let not = |why, is_refused| Some(NotRun { engine: name.to_owned(), why, is_refused });
+        Ok(match suite.add_kernel(program).map_err(refused)? {
             Kernel::Runs => None,
-            Kernel::Refused(why) => Some(NotRun { why, is_refused: true }),
-            Kernel::Nothing(why) => {
-                let why = format!("nothing of the program can run in the kernel: {why}");
-                Some(NotRun { why, is_refused: false })
-            }
-        };
-    }
-    Ok((suite, not_run))
+            Kernel::Refused(why) => not(why, true),
+            Kernel::Nothing(why) => not(format!("nothing of the program can run in the kernel: {why}"), false),
+        })
+    };
+    let at_xdp = if wanted(Engine::Xdp) { add(Suite::XDP, program)? } else { None };
+    let at_tc = if wanted(Engine::Tc) { Some(at_tc()?) } else { None };
+    let at_tc = at_tc.map(|program| add(Suite::TC, &program)).transpose()?.flatten();
+    let both = |a: NotRun, b: NotRun| NotRun {
+        engine: format!("{}, {}", a.engine, b.engine),
+        why: if a.why == b.why { a.why } else { format!("{}; {}", a.why, b.why) },
+        is_refused: a.is_refused || b.is_refused,
+    };
+    Ok((suite, at_xdp.into_iter().chain(at_tc).reduce(both)))
 }
 
 fn list(args: &Args, cases: &[Case]) -> Result<(), Failure> {

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 /// Why the kernel ran nothing.
 pub struct NotRun {
+    /// At which hooks, as on the command line.
+    pub engine: String,
     /// Why.
     pub why: String,
     /// It lets this process load nothing; otherwise the program is the reason.
@@ -48,7 +50,7 @@ impl Report<'_> {
 
     /// What is to be said of the kernel where it ran nothing.
     pub fn not_run_text(&self) -> Option<String> {
-        let NotRun { why, is_refused } = self.not_run.as_ref()?;
+        let NotRun { why, is_refused, .. } = self.not_run.as_ref()?;
         let instead = format!("; its code ran on Millrace's own BPF machine instead (`{}`)", Suite::MACHINE);
         Some(format!("{why}{}", if *is_refused { &instead } else { "" }))
     }
@@ -89,8 +91,8 @@ impl Report<'_> {
             all - failed,
             time.as_secs_f64()
         );
-        if let Some(why) = self.not_run_text() {
-            let _ = writeln!(out, "NOT RUN: {}: {why}", Suite::XDP);
+        if let Some((NotRun { engine, .. }, why)) = self.not_run.as_ref().zip(self.not_run_text()) {
+            let _ = writeln!(out, "NOT RUN: {engine}: {why}");
         }
         out
     }
@@ -119,7 +121,7 @@ impl Report<'_> {
         json!({
             "program": self.name, "variants": self.variants().collect::<Vec<_>>(),
             "passed": self.cases.len() - failed, "failed": failed,
-            "not_run": self.not_run_text().map(|why| json!({"engine": Suite::XDP, "why": why})),
+            "not_run": self.not_run.as_ref().map(|not| json!({"engine": not.engine, "why": self.not_run_text()})),
             "cases": self.each().map(case).collect::<Vec<_>>(),
         })
     }

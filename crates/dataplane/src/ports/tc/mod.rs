@@ -1,0 +1,202 @@
+//! Network interfaces with the fast path at traffic control's ingress, on the kernel's own packets: hosts keep their
+//! offloads.
+//!
+//! What the fast path hands over does not come in here: the kernel's program puts it into the ring of a worker
+//! ([`crate::xdp::TapRing`]), whatever port it came in by. So a queue only sends, by a packet socket that receives
+//! nothing. Its packets go through the interface's queueing discipline, as those do that the fast path sends.
+//!
+//! What happens to an interface that is down or gone is as for AF_PACKET.
+
+mod port;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use codegen::abi::MAX_BATCH;
+
+use self::port::{InterfaceCheck, Port};
+use super::afpacket::enlarge_buffer;
+use super::count::Count;
+use super::error::PortError;
+use super::lock::InterfaceLock;
+use super::queue::{Queue, Sent};
+use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
+use crate::sys::{self, Interface, Messages, Repeated};
+use crate::xdp::{FastPath, PortRole};
+
+/// Between two looks for what has changed at an interface.
+const WATCH: Duration = Duration::from_millis(100);
+/// Packets of a call, and pieces of each.
+const WINDOW: usize = MAX_BATCH;
+const PIECES: usize = 2;
+
+/// What one worker sends by at an interface.
+pub struct Tc {
+    interface: String,
+    device: Interface,
+    port: Arc<Port>,
+    socket: OwnedFd,
+    messages: Messages,
+    /// Why packets can't pass just now.
+    trouble: Option<String>,
+    /// The latest of other errors.
+    error: Option<String>,
+    /// What looks at the interface, aside of all workers; the first one's.
+    _watch: Option<Repeated>,
+}
+
+impl Tc {
+    /// Opens an interface for a number of workers. Also gives a line about how it works.
+    pub fn open(
+        lock: &Arc<InterfaceLock>,
+        workers: usize,
+        path: Arc<FastPath>,
+        role: PortRole,
+    ) -> Result<(Vec<Self>, String), PortError> {
+        let interface = lock.interface();
+        let (port, device, about) = Port::open(lock.clone(), path, role)?;
+        let port = Arc::new(port);
+        let watched = port.clone();
+        let watch = Repeated::start("watch", WATCH, move || watched.watch());
+        let mut watch = Some(watch.map_err(|e| PortError(format!("{interface}: cannot be watched: {e}")))?);
+        let queue = |_| {
+            let socket = socket(interface, device.index)?;
+            Ok(Tc {
+                interface: interface.to_owned(),
+                device,
+                port: port.clone(),
+                socket,
+                messages: Messages::new(WINDOW, WINDOW * PIECES),
+                trouble: None,
+                error: None,
+                _watch: watch.take(),
+            })
+        };
+        Ok(((0..workers).map(queue).collect::<Result<_, _>>()?, about))
+    }
+
+    /// Sends the packets of a batch from one on that fit into a call; how many they were.
+    fn send_some(&mut self, batch: &TxBatch<'_>, from: usize, sent: &mut Sent) -> usize {
+        let (mut lens, mut count) = ([0; WINDOW], 0);
+        self.messages.clear();
+        let packets = (from..batch.len()).take(WINDOW);
+        let looked_at = packets.len();
+        for packet in packets.map(|index| batch.packet(index)) {
+            // The kernel would say so of each, and stop there.
+            if self.device.can_send(packet.head, packet.len()) {
+                self.messages.begin();
+                self.messages.push(packet.head);
+                self.messages.push(packet.rest);
+                lens[count] = packet.len();
+                count += 1;
+            }
+        }
+        let mut done = 0;
+        while done < count {
+            // SAFETY: the pieces are bytes of the batch's packets, which is borrowed.
+            match unsafe { self.messages.send(&self.socket, done) } {
+                Ok(taken) => {
+                    sent.packets += taken;
+                    sent.bytes += lens[done..done + taken].iter().sum::<usize>() as u64;
+                    done += taken;
+                }
+                Err(error) => {
+                    if !self.goes_on(&error) {
+                        break;
+                    }
+                    // Of those behind it the kernel has said nothing.
+                    done += 1;
+                }
+            }
+        }
+        looked_at
+    }
+
+    /// Whether further packets are worth a try after an error.
+    #[cold]
+    fn goes_on(&mut self, error: &io::Error) -> bool {
+        match error.raw_os_error() {
+            // The MTU has shrunk since it was looked at.
+            Some(libc::EINTR | libc::EMSGSIZE) => true,
+            // Full, or down: what is to be sent now would be old news.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => false,
+            _ => {
+                self.error = Some(format!("{}: cannot send: {error}", self.interface));
+                true
+            }
+        }
+    }
+
+    /// Looks at the interface: whether packets can pass, and if not, why.
+    fn look(&mut self) {
+        let check = self.port.look(self.device.index);
+        self.trouble = match check {
+            InterfaceCheck::Same(now) => {
+                self.device = now;
+                None
+            }
+            InterfaceCheck::New(now) => self.use_interface(now).err().map(|error| error.0),
+            InterfaceCheck::Trouble(what) => Some(what),
+        };
+    }
+
+    /// Goes over to the interface that has the name now.
+    #[cold]
+    fn use_interface(&mut self, now: Interface) -> Result<(), PortError> {
+        let socket = socket(&self.interface, now.index)?;
+        // The worker waits for the descriptor by its number.
+        sys::put_in_place(&socket, &self.socket)
+            .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
+        self.device = now;
+        Ok(())
+    }
+}
+
+/// A socket that sends by an interface.
+fn socket(interface: &str, index: i32) -> Result<OwnedFd, PortError> {
+    let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    let socket = sys::packet_socket().and_then(|socket| sys::bind_to_send(&socket, index).map(|()| socket));
+    let socket = socket.map_err(|error| match denied(&error) {
+        true => port::no_permission(interface),
+        false => PortError(format!("{interface}: no packet socket: {error}")),
+    })?;
+    enlarge_buffer(&socket);
+    Ok(socket)
+}
+
+impl Queue for Tc {
+    fn receive(&mut self, _batch: &mut RxBatch<'_>) {}
+
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
+        let (mut sent, mut from) = (Sent::default(), 0);
+        while from < batch.len() {
+            from += self.send_some(batch, from, &mut sent);
+        }
+        sent
+    }
+
+    /// Never readable, but for an error: packets come by the worker's ring.
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
+    }
+
+    fn tick(&mut self, counters: &PortCounters) {
+        // A pending error would make every poll return at once.
+        let _ = sys::take_socket_error(&self.socket);
+        self.look();
+        counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
+    }
+
+    fn count(&self) -> Option<Arc<Count>> {
+        Some(self.port.count().clone())
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.look();
+        self.port.count().close();
+        self.trouble.take().or(self.error.take()).map_or(Ok(()), |error| Err(PortError(error)))
+    }
+}
