@@ -1,7 +1,8 @@
 //! The media proxy between other people's programs: GStreamer's RTSP server, and ffmpeg, mpv, GStreamer, libcurl and
 //! Chromium as players. `make compat` runs this. Every decoded frame is compared with the same at the source.
 //!
-//! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no client for RTSP.
+//! Needs root and these programs (`tools/setup compat` installs them), and fails without. Debian's VLC has no client
+//! for RTSP.
 
 mod browser;
 mod players;

@@ -1,9 +1,9 @@
 //! The kernel's programs as an object file, for tools that read such files.
 //!
-//! The section `xdp`, or `tc`, holds what received packets enter, and `xdp/MODULE.PPF` a part that begins with that PPF.
-//! Tools tell the kind of a program by the section's name. Loads of
-//! maps are relocations (`R_BPF_64_64`) against symbols that the file does not define, for maps are made when a
-//! program is loaded: their sizes follow from its tables.
+//! The section `xdp`, or `tc`, holds what received packets enter, and `xdp/MODULE.PPF` a part that begins with that
+//! PPF. Tools tell the kind of a program by the section's name. Loads of maps are relocations (`R_BPF_64_64`) against
+//! symbols that the file does not define, for maps are made when a program is loaded: their sizes follow from its
+//! tables.
 
 use baker::ir::PpfId;
 use object::write::{Object as File, Relocation, SectionId, Symbol, SymbolId, SymbolSection};

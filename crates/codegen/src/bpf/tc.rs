@@ -20,8 +20,8 @@ use crate::lower::{Memory, Res};
 const SEGMENTS: u64 = 1;
 
 impl<'c> Kernel<'c, '_> {
-    /// Out of the interface of a port, and on at `done`; by `missing` if it has none, or if that sends no packets as long:
-    /// behind this the kernel does not ask. A super-packet is as long as its packets.
+    /// Out of the interface of a port, and on at `done`; by `missing` if it has none, or if that sends no packets as
+    /// long: behind this the kernel does not ask. A super-packet is as long as its packets.
     pub(super) fn redirect_to(
         &self,
         (ctx, state): (PointerValue<'c>, PointerValue<'c>),

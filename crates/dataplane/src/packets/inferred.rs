@@ -1,9 +1,9 @@
 //! What a sender has left to devices, by the packet itself, where nobody says it.
 //!
-//! A checksum that is to be computed is in its place with the sum of the pseudo header. One that was computed may be the
-//! same number, and is right then only if computing it gives just that. So where the field has that number the checksum
-//! may be computed, whatever it is. (A damaged packet is taken for a right one so in one of 65536 cases, as it is by any
-//! checksum.)
+//! A checksum that is to be computed is in its place with the sum of the pseudo header. One that was computed may be
+//! the same number, and is right then only if computing it gives just that. So where the field has that number the
+//! checksum may be computed, whatever it is. (A damaged packet is taken for a right one so in one of 65536 cases, as it
+//! is by any checksum.)
 
 use wire::bytes::{u16_at, u32_at};
 use wire::checksum::checksum;

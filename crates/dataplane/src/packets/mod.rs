@@ -1,9 +1,9 @@
 //! Packet memory: frames that packets lie in, what a worker has of them, and batches between drivers and engines.
 //!
 //! A driver fills a [`RxBatch`] with frames of the worker's [`WorkerContext`], which takes them from the [`FramePool`];
-//! what leaves the program goes to a driver as a [`TxBatch`]. What a sender has left [`Unfinished`], which a kernel says or
-//! the packet itself ([`inferred`]), is written into frames as [`Segments`]. Imports run `access, batch → shared →
-//! context → frames ← holders` and `batch → segments, inferred → layout, unfinished`.
+//! what leaves the program goes to a driver as a [`TxBatch`]. What a sender has left [`Unfinished`], which a kernel
+//! says or the packet itself ([`inferred`]), is written into frames as [`Segments`]. Imports run `access, batch →
+//! shared → context → frames ← holders` and `batch → segments, inferred → layout, unfinished`.
 
 mod access;
 mod batch;

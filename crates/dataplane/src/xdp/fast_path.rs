@@ -221,7 +221,8 @@ impl FastPath {
     }
 
     /// The rings by which the kernel tells so many workers, the number of which does not change, of copies and
-    /// deadlines, and at traffic control hands packets over; none where neither this program nor one before it has a use for them.
+    /// deadlines, and at traffic control hands packets over; none where neither this program nor one before it has a
+    /// use for them.
     ///
     /// Each worker has one, for the queues whose sockets it has: so copies of a flow come in order, and a worker that
     /// is behind loses its own alone.

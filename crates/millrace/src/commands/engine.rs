@@ -20,8 +20,8 @@ use crate::apps::{self, Source};
 /// What runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// As tc where a port is tc:, else as xdp where a port is auto: or xdp: and the kernel takes the program, otherwise as
-    /// worker
+    /// As tc where a port is tc:, else as xdp where a port is auto: or xdp: and the kernel takes the program, otherwise
+    /// as worker
     Auto,
     /// The kernel as far as it can, at ports that are auto: or xdp:, and workers for the rest
     Xdp,
@@ -62,7 +62,8 @@ pub fn hook_name(hook: Hook) -> &'static str {
     }
 }
 
-/// The hook that a program for these ports is to be lowered for. The failure: a program's part in the kernel runs at one.
+/// The hook that a program for these ports is to be lowered for. The failure: a program's part in the kernel runs at
+/// one.
 pub fn hook(engine: Engine, ports: &[PortConfig]) -> Result<Hook, Failure> {
     let at = |hook| {
         let port = ports.iter().find(|port| port.spec.driver.hook() == Some(hook))?;
@@ -86,8 +87,8 @@ pub fn hook(engine: Engine, ports: &[PortConfig]) -> Result<Hook, Failure> {
     }
 }
 
-/// Chooses what runs a program, which was lowered for a [`hook`], between these ports. With a directory for its state and the instance's name, what runs
-/// in the kernel outlasts the process.
+/// Chooses what runs a program, which was lowered for a [`hook`], between these ports. With a directory for its state
+/// and the instance's name, what runs in the kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,

@@ -185,8 +185,8 @@ fn files_of(args: &Args, source: &Source) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// The variants that were asked for, and why the kernel is none of them where it should be. `at_tc` makes the program as
-/// it is at traffic control.
+/// The variants that were asked for, and why the kernel is none of them where it should be. `at_tc` makes the program
+/// as it is at traffic control.
 fn suite(
     args: &Args,
     program: &Arc<Program>,
