@@ -27,9 +27,11 @@ const SLACK: Duration = Duration::from_secs(1);
 /// are the origin's already.
 const BEHIND: Duration = Duration::from_millis(500);
 /// Between two looks how far one is that is being recorded.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(3);
+/// Origins may begin so long before the place that they are asked for, or at the access point before that.
+const BEFORE: Duration = Duration::from_secs(1);
 /// Packets around a copy's end that are compared with the origin's at most.
-const MOST_AROUND: usize = 20_000;
+const MOST_AROUND: usize = 100_000;
 
 /// By what a film is found, given its URL at its origin, or in its pool.
 pub fn key(url: &str, pool: Option<&str>) -> String {
@@ -137,6 +139,8 @@ pub struct CopiedFilm {
     /// Whether that is known, or when it was looked for.
     is_known: bool,
     looked: Option<Instant>,
+    /// Where it was, when that was reached: it may have grown meanwhile.
+    reached: Option<Duration>,
 }
 
 impl CopiedFilm {
@@ -158,8 +162,8 @@ impl CopiedFilm {
         if !any && expires < now.as_micros() as u64 {
             return Ok(Found::Old(Validators::new(film.description(), Some(&modified))));
         }
-        let (tracks, at, leaves, is_known, looked) = (Vec::new(), Duration::ZERO, None, false, None);
-        Ok(Found::Film(Box::new(CopiedFilm { film, length, tracks, at, leaves, is_known, looked })))
+        let (tracks, at, leaves, is_known, looked, reached) = (Vec::new(), Duration::ZERO, None, false, None, None);
+        Ok(Found::Film(Box::new(CopiedFilm { film, length, tracks, at, leaves, is_known, looked, reached })))
     }
 
     /// Looks for the place where it is left, unless it is known or there is none yet.
@@ -177,13 +181,33 @@ impl CopiedFilm {
         }
         let mut other = self.film.again()?;
         other.seek(end, &self.tracks, false)?;
-        if let Reading::Packet(next) = other.read()?
-            && next.npt > self.at
-        {
-            let npt = self.npt_of(&next, other.begins())?.unwrap_or(next.npt);
-            self.leaves = Some(Leaves { at: next.npt, track: next.track, npt });
+        let Reading::Packet(found) = other.read()? else { return Ok(()) };
+        let begins = other.begins();
+        // The access point may be one of several packets of its picture, and is the last of them then.
+        let timestamp = |own: &Next| Header::read(&own.packet).map(|own| own.timestamp);
+        other.seek(found.npt.saturating_sub(BEFORE), &[found.track], false)?;
+        let mut first = None;
+        while let Reading::Packet(next) = other.read()? {
+            if next.npt >= found.npt || timestamp(&next) == timestamp(&found) {
+                first = Some(next);
+                break;
+            }
+        }
+        if let Some(first) = first.filter(|own| own.npt > self.at) {
+            let npt = self.npt_of(&first, begins)?.unwrap_or(first.npt);
+            self.leaves = Some(Leaves { at: first.npt, track: first.track, npt });
         }
         Ok(())
+    }
+
+    /// A packet is reached that the origin is to send: it is looked whether the copy has grown meanwhile.
+    fn look_again(&mut self, at: Duration) -> Result<(), String> {
+        if self.reached.replace(at) == Some(at) {
+            return Ok(());
+        }
+        self.film.refresh();
+        (self.leaves, self.is_known, self.looked) = (None, false, None);
+        self.look()
     }
 
     /// Where the film is at a packet, by its timestamp and that of its track's first packet, which came at a time; none
@@ -250,23 +274,21 @@ impl Film for CopiedFilm {
         begin <= npt + Duration::from_millis(1) && (npt + SLACK <= end || (npt <= end && (grows || is_rest)))
     }
 
-    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
+    fn around(&self, npt: Duration, tracks: &[usize], give: &mut dyn FnMut(&Next)) -> Result<(), String> {
         let mut other = self.film.again()?;
         let at = self.leaves.map_or(npt, |own| own.at);
-        other.seek(at.saturating_sub(Duration::from_millis(1)), tracks, false)?;
-        let mut all = Vec::new();
-        while all.len() < MOST_AROUND
-            && let Reading::Packet(next) = other.read()?
-        {
-            all.push(next);
+        other.seek(at.saturating_sub(BEFORE), tracks, false)?;
+        for _ in 0..MOST_AROUND {
+            let Reading::Packet(next) = other.read()? else { break };
+            give(&next);
         }
-        Ok(all)
+        Ok(())
     }
 
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
         let begin = self.film.seek(to, tracks, keys)?;
         (self.tracks, self.at) = (tracks.to_vec(), begin.npt);
-        (self.leaves, self.is_known, self.looked) = (None, false, None);
+        (self.leaves, self.is_known, self.looked, self.reached) = (None, false, None, None);
         Ok(begin)
     }
 
@@ -274,6 +296,11 @@ impl Film for CopiedFilm {
         self.look()?;
         loop {
             let reading = self.film.read()?;
+            if let (Reading::Packet(next), Some(leaves)) = (&reading, self.leaves)
+                && next.npt >= leaves.at
+            {
+                self.look_again(leaves.at)?;
+            }
             return Ok(match (reading, self.leaves) {
                 (Reading::Packet(next), Some(leaves)) if next.npt > leaves.at + BEHIND => {
                     Reading::Elsewhere(leaves.npt)
@@ -288,9 +315,10 @@ impl Film for CopiedFilm {
                     self.at = next.npt;
                     Reading::Packet(next)
                 }
-                (Reading::End, Some(leaves)) => Reading::Elsewhere(leaves.npt),
-                (Reading::End, None) => match self.film.reached() {
-                    end if end + SLACK < self.length => Reading::Elsewhere(end),
+                // What is damaged ends where it is.
+                (Reading::End, leaves) => match (self.film.reached(), leaves) {
+                    (end, Some(leaves)) if end >= leaves.at => Reading::Elsewhere(leaves.npt),
+                    (end, _) if end + SLACK < self.length => Reading::Elsewhere(end),
                     _ => Reading::End,
                 },
                 (other, _) => other,

@@ -14,8 +14,10 @@ pub struct Next {
     pub npt: Duration,
     /// The RTP packet, as it was recorded.
     pub packet: Vec<u8>,
-    /// Its numbers do not follow those of the track's packet before: it is of another recording.
+    /// Its numbers do not follow those of the track's packet before: it is of another recording,
     pub anew: bool,
+    /// which this is.
+    pub recording: u64,
 }
 
 /// What is behind the packets that were read.
@@ -58,12 +60,13 @@ pub trait Film {
     }
     /// Looks how far it is by now.
     fn refresh(&mut self) {}
-    /// What there is of these tracks here from the last access point before a time on, to the end.
+    /// Gives what there is of these tracks here from an access point some time before a place where it goes on
+    /// elsewhere, to the end.
     ///
     /// # Errors
     /// Why it can't be read.
-    fn around(&self, _npt: Duration, _tracks: &[usize]) -> Result<Vec<Next>, String> {
-        Ok(Vec::new())
+    fn around(&self, _npt: Duration, _tracks: &[usize], _give: &mut dyn FnMut(&Next)) -> Result<(), String> {
+        Ok(())
     }
     /// The wall clock at one of its times, since 1970; none where it has none.
     fn clock_at(&self, npt: Duration) -> Option<Duration>;
@@ -107,8 +110,8 @@ impl<F: Film + ?Sized> Film for Box<F> {
         (**self).refresh();
     }
 
-    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
-        (**self).around(npt, tracks)
+    fn around(&self, npt: Duration, tracks: &[usize], give: &mut dyn FnMut(&Next)) -> Result<(), String> {
+        (**self).around(npt, tracks, give)
     }
 
     fn clock_at(&self, npt: Duration) -> Option<Duration> {

@@ -6,6 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use wire::rtp;
 
+/// Packets at the beginning that several of the copy are like, and which are left out.
+const MOST_AMBIGUOUS: u32 = 16;
+
 /// A packet that the copy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -18,10 +21,16 @@ pub struct Known {
 /// What a copy has of a track around its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
-    /// By their payloads; none where several have the same, as of silence.
-    packets: HashMap<u64, Option<Known>>,
+    /// Keys of payloads, in order.
+    packets: Vec<(u64, Known)>,
+    /// Places of each payload: several have the same, as of silence.
+    places: HashMap<u64, Vec<usize>>,
+    /// Behind the packet that the origin has sent last.
+    next: Option<usize>,
     /// What is to be added to the origin's timestamps, as known packets have shown.
     offset: Option<u32>,
+    /// Packets whose payload several have, before it was known which they are.
+    ambiguous: u32,
 }
 
 /// What an origin's packet is.
@@ -36,22 +45,36 @@ pub enum Place {
 }
 
 impl Tail {
-    /// Adds an RTP packet.
+    /// Adds an RTP packet, behind those before.
     pub fn note(&mut self, packet: &[u8], known: Known) {
         let Some(payload) = rtp::payload(packet) else { return };
-        self.packets.entry(key(payload)).and_modify(|own| *own = None).or_insert(Some(known));
+        let key = key(payload);
+        self.places.entry(key).or_default().push(self.packets.len());
+        self.packets.push((key, known));
     }
 
-    /// Looks for an RTP packet of the origin.
+    /// Looks for an RTP packet of the origin. Each packet of the copy is found once, so what is sent again ends.
     pub fn place(&mut self, packet: &[u8]) -> Place {
         let header = rtp::Header::read(packet);
         let Some((header, payload)) = header.zip(rtp::payload(packet)) else { return Place::Unknown };
-        let known = self.packets.get(&key(payload)).copied().flatten();
-        if let Some(known) = known {
+        let places = self.places.get(&key(payload)).map_or(&[][..], Vec::as_slice);
+        let found = match self.next {
+            // They come in order.
+            Some(next) => places.iter().find(|own| **own >= next).copied(),
+            None if places.len() > 1 && self.ambiguous < MOST_AMBIGUOUS => {
+                self.ambiguous += 1;
+                // One like it was sent: without it nothing is missing that could be told apart.
+                return Place::Sent;
+            }
+            None => places.first().copied().filter(|_| places.len() == 1),
+        };
+        let known = found.and_then(|found| Some((found, self.packets.get(found)?.1)));
+        if let Some((found, known)) = known {
+            self.next = Some(found + 1);
             self.offset = Some(known.timestamp.wrapping_sub(header.timestamp));
         }
         match (known, self.offset) {
-            (Some(Known { is_sent: true, .. }), _) => Place::Sent,
+            (Some((_, Known { is_sent: true, .. })), _) => Place::Sent,
             (_, Some(offset)) => Place::Next(offset),
             (_, None) => Place::Unknown,
         }
@@ -86,11 +109,22 @@ mod tests {
             let known = Known { timestamp: 1000 + at as u32, is_sent: at < 4 };
             tail.note(&packet(9, payload), known);
         }
-        // What several have says nothing.
-        assert_eq!(tail.place(&packet(u32::MAX, b"---")), Place::Unknown);
+        // Which one this is is not known; it was sent, or is like what was.
+        assert_eq!((tail.place(&packet(u32::MAX, b"---")), tail.offset), (Place::Sent, None));
         assert_eq!(tail.place(&packet(50, b"two")), Place::Sent);
-        assert_eq!(tail.place(&packet(51, b"---")), Place::Next(951));
+        // Behind that it is, and each is found once.
+        assert_eq!(tail.place(&packet(51, b"---")), Place::Sent);
+        assert_eq!(tail.place(&packet(52, b"---")), Place::Sent);
+        assert_eq!(tail.place(&packet(53, b"---")), Place::Next(951));
+        assert_eq!(tail.place(&packet(53, b"two")), Place::Next(951));
         assert_eq!(tail.place(&packet(53, b"six")), Place::Next(951));
         assert_eq!(tail.place(&packet(54, b"new")), Place::Next(951));
+        // An origin that sends one for ever is believed at some time.
+        let mut tail = Tail::default();
+        for at in 0..20 {
+            tail.note(&packet(9, b"---"), Known { timestamp: at, is_sent: true });
+        }
+        let count = (0..100).take_while(|_| tail.place(&packet(9, b"---")) == Place::Sent).count();
+        assert_eq!(count as u32, MOST_AMBIGUOUS);
     }
 }

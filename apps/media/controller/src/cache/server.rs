@@ -47,6 +47,8 @@ struct Track {
     /// What was sent: packets, bytes of payload.
     sent: (u32, u32),
     numbers: Numbers,
+    /// The recording of the last packet.
+    recording: u64,
     reported: Option<Duration>,
 }
 
@@ -106,8 +108,8 @@ pub enum Due {
     At(Duration),
     /// With the next request.
     OnRequest,
-    /// The film goes on elsewhere, from this time on; and what is known of its packets there.
-    Elsewhere(Duration, Seam),
+    /// The film goes on elsewhere, from this time on, to where it is to end; and what is known of its packets there.
+    Elsewhere(Duration, Option<Duration>, Seam),
 }
 
 /// What a server says that has no such film: this status.
@@ -310,7 +312,7 @@ impl<F: Film> Server<F> {
                             return Ok(Due::At(last));
                         }
                         self.playing = None;
-                        return Ok(Due::Elsewhere(npt, self.seam(npt)));
+                        return Ok(Due::Elsewhere(npt, playing.until, self.seam(npt)));
                     }
                 },
             };
@@ -352,25 +354,22 @@ impl<F: Film> Server<F> {
             return seam;
         }
         let tracks: Vec<usize> = self.tracks.keys().copied().collect();
-        let around = self.film.around(npt, &tracks).unwrap_or_else(|why| {
-            tracing::warn!("what an origin may send again is not known: {why}");
-            Vec::new()
+        let read = self.film.around(npt, &tracks, &mut |Next { track, packet, recording, .. }| {
+            // Those of other recordings have other numbers.
+            let own = self.tracks.get(track).filter(|own| own.recording == *recording);
+            let place = own.and_then(|own| own.numbers.place(Header::read(packet)?));
+            if let Some((timestamp, is_sent)) = place {
+                seam.entry(*track).or_default().note(packet, Known { timestamp, is_sent });
+            }
         });
-        for Next { track, packet, anew, .. } in around {
-            // Those of a recording before have other numbers.
-            if anew {
-                seam.remove(&track);
-            }
-            let place = || self.tracks.get(&track)?.numbers.place(Header::read(&packet)?);
-            if let Some((timestamp, is_sent)) = place() {
-                seam.entry(track).or_default().note(&packet, Known { timestamp, is_sent });
-            }
+        if let Err(why) = read {
+            tracing::warn!("what an origin may send again is not known: {why}");
         }
         seam
     }
 
     fn send(&mut self, next: Next, (due, now): (Duration, Duration), scale: u32, wall: Duration, data: &mut Vec<Data>) {
-        let Next { track, mut packet, npt, anew } = next;
+        let Next { track, mut packet, npt, anew, recording } = next;
         self.reached = self.reached.max(npt);
         let Some(own) = self.tracks.get_mut(&track) else { return };
         let Some(header) = Header::read(&packet) else { return };
@@ -378,6 +377,7 @@ impl<F: Film> Server<F> {
             own.numbers.join();
         }
         let header = own.numbers.next(header, due, scale);
+        own.recording = recording;
         header.write(&mut packet);
         own.sent.0 = own.sent.0.wrapping_add(1);
         own.sent.1 = own.sent.1.wrapping_add(rtp::payload(&packet).map_or(0, <[u8]>::len) as u32);

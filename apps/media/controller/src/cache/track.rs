@@ -161,7 +161,8 @@ impl Track {
             let npt = Duration::from_micros(about.npt.saturating_add_signed(shift));
             self.last = about.npt.saturating_add_signed(shift);
             let anew = std::mem::take(&mut self.anew);
-            self.next = Some(Next { track: self.track, npt, packet, anew });
+            let recording = self.reader.recording().id;
+            self.next = Some(Next { track: self.track, npt, packet, anew, recording });
         }
         Ok(())
     }

@@ -196,7 +196,7 @@ impl<W: World> Proxy<W> {
         &mut self,
         id: UpstreamId,
         plays: bool,
-        from: Option<f64>,
+        from: Option<(f64, Option<f64>)>,
         waiter: Option<(super::ClientId, Request)>,
     ) {
         let now = self.now;
@@ -211,7 +211,7 @@ impl<W: World> Proxy<W> {
         self.lose_origin(id);
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         own.set_copy(false);
-        from.into_iter().for_each(|from| own.go_on_from(from));
+        from.into_iter().for_each(|(from, until)| own.go_on_from(from, until));
         own.film.iter_mut().for_each(|film| {
             film.served = if film.is_counted { "partial" } else { "miss" };
         });
@@ -219,14 +219,16 @@ impl<W: World> Proxy<W> {
         self.ask_at(id, server, url);
     }
 
-    /// A copy ends before its film does: its origin has the rest, from a place on, and may send again what is known.
-    pub fn copy_ended(&mut self, connection: OriginId, from: Duration, seam: Seam) {
+    /// A copy ends before its film does: its origin has the rest, from a place on, to the end or where the viewer wants
+    /// no more; it may send again what is known.
+    pub fn copy_ended(&mut self, connection: OriginId, (from, until): (Duration, Option<Duration>), seam: Seam) {
         let Some(id) = self.connections.get(&connection).copied() else { return };
         if let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_copy()) {
             for (track, tail) in seam {
                 own.tracks.get_mut(track).into_iter().for_each(|of| of.tail = Some(tail.clone()));
             }
-            self.leave_copy(id, true, Some(from.as_secs_f64()), None);
+            let until = until.map(|own| own.as_secs_f64());
+            self.leave_copy(id, true, Some((from.as_secs_f64(), until)), None);
         }
     }
 

@@ -87,6 +87,9 @@ pub(super) struct Position {
     scale: f64,
     /// The origin does not know it: it is another one than that which paused.
     is_lost: bool,
+    /// Where it is to end, where it goes on elsewhere.
+    #[serde(default)]
+    until: Option<f64>,
 }
 
 impl Upstream {
@@ -115,6 +118,7 @@ impl Upstream {
     pub(super) fn begin_to_play(&mut self, answer: &Response, now: Duration) {
         self.note_position(answer, now);
         (self.playing, self.played_at, self.position.is_lost) = (true, now, false);
+        self.position.until = None;
         let scale = answer.headers.get("scale").and_then(|text| text.trim().parse().ok());
         self.position.scale = scale.filter(|own: &f64| own.is_finite()).unwrap_or(1.0);
     }
@@ -142,13 +146,14 @@ impl Upstream {
     }
 
     /// It goes on elsewhere from a place on.
-    pub(super) fn go_on_from(&mut self, npt: f64) {
-        (self.position.npt, self.position.scale) = (npt, 1.0);
+    pub(super) fn go_on_from(&mut self, npt: f64, until: Option<f64>) {
+        (self.position.npt, self.position.scale, self.position.until) = (npt, 1.0, until);
     }
 
     /// Where it is to be played from, where the origin does not know that.
     pub(super) fn lost_position(&self) -> Option<(String, String)> {
-        (self.position.is_lost && !self.live).then(|| ("Range".into(), format!("npt={:.3}-", self.position.npt)))
+        let until = self.position.until.map_or(String::new(), |until| format!("{until:.3}"));
+        (self.position.is_lost && !self.live).then(|| ("Range".into(), format!("npt={:.3}-{until}", self.position.npt)))
     }
 }
 
@@ -394,8 +399,9 @@ impl<W: World> Proxy<W> {
             viewer.rewrite.timestamp = viewer.rewrite.timestamp.wrapping_add(timestamp);
         }
         self.free_tracks.push_back(before);
-        self.update_flow(id, track);
+        // Before the flow leads to somebody, its numbers are known.
         sessions.into_iter().for_each(|session| self.update_viewer(id, session, track));
+        self.update_flow(id, track);
     }
 
     /// Has a request about a session wait where its origin has none; false: it need not.

@@ -123,8 +123,8 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
         due = match next {
             Ok(Due::At(time)) => Some(began + time),
             Ok(Due::OnRequest) => None,
-            Ok(Due::Elsewhere(npt, seam)) => {
-                shared.event(|proxy| proxy.copy_ended(id, npt, seam));
+            Ok(Due::Elsewhere(npt, until, seam)) => {
+                shared.event(|proxy| proxy.copy_ended(id, (npt, until), seam));
                 None
             }
             Err(why) => return why,

@@ -91,12 +91,12 @@ fn the_origin_has_the_rest() {
     model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
     assert_eq!((model.count(HOST, "OPTIONS"), model.proxy.counts.film_hits), (0, 1));
     let connection = *model.places.iter().find(|(_, host)| *host == CACHE).unwrap().0;
-    model.proxy.copy_ended(connection, Duration::from_millis(7500), Seam::default());
+    model.proxy.copy_ended(connection, (Duration::from_millis(7500), Some(Duration::from_secs(9))), Seam::default());
     model.run();
     model.wait(Duration::from_secs(1));
     let (origin, _) = model.origins.values().last().unwrap();
     let play = origin.asked.iter().find(|own| own.method == "PLAY").unwrap();
-    assert_eq!(play.headers.get("range"), Some("npt=7.500-"));
+    assert_eq!(play.headers.get("range"), Some("npt=7.500-9.000"));
     assert_eq!((model.proxy.counts.film_partial, recorded(&model).len()), (1, 2));
     // It is the origin's from now on, over UDP.
     model.good(client, "PAUSE", URL, &[("Session", &session)]);
@@ -137,7 +137,7 @@ fn what_viewers_had_does_not_come_again() {
     };
     let before = sent(&model);
     assert_eq!(before.len(), 3);
-    model.proxy.copy_ended(connection, Duration::from_millis(7500), Seam::from([(0, tail)]));
+    model.proxy.copy_ended(connection, (Duration::from_millis(7500), None), Seam::from([(0, tail)]));
     model.run();
     model.wait(Duration::from_secs(1));
     // The origin begins a little before, with numbers of its own.

@@ -166,14 +166,18 @@ fn a_part_of_a_film_is_left_at_an_access_point() {
     let both: [Vec<Vec<u8>>; 2] = [of(0), of(1)];
     assert_eq!(both, [due(0, 19_000_000), due(1, 19_500_001)]);
     // What the origin may send again: a group of pictures, and those that were left out.
-    let around = film.around(Duration::from_secs(19), &[0]).unwrap();
-    let around: Vec<Vec<u8>> = around.into_iter().map(|own| own.packet).collect();
+    let mut around = Vec::new();
+    film.around(Duration::from_secs(19), &[0], &mut |own| around.push(own.packet.clone())).unwrap();
     assert_eq!(around, (450..500).map(|number| packet(0, 0, number)).collect::<Vec<_>>());
     // Behind the last access point there is nothing to leave at.
     film.seek(Duration::from_millis(19_500), &[0, 1], false).unwrap();
     let mut last = Duration::ZERO;
-    while let Reading::Packet(own) = film.read().unwrap() {
-        last = own.npt;
-    }
+    let end = loop {
+        match film.read().unwrap() {
+            Reading::Packet(own) => last = own.npt,
+            other => break other,
+        }
+    };
+    assert_eq!(end, Reading::Elsewhere(last));
     assert_eq!(last, Duration::from_micros(19_980_000 - EARLY));
 }

@@ -54,10 +54,15 @@ impl Film for Reel {
         Some(clock.saturating_sub(CLOCK))
     }
 
-    fn around(&self, npt: Duration, tracks: &[usize]) -> Result<Vec<Next>, String> {
+    fn around(&self, npt: Duration, tracks: &[usize], give: &mut dyn FnMut(&Next)) -> Result<(), String> {
         let at = npt.as_millis() as u64 / 100;
-        let next = |at: u64, track: usize| Next { track, npt, packet: packet(track, at), anew: false };
-        Ok((at - 10..at + 2).flat_map(|at| tracks.iter().map(move |track| next(at, *track))).collect())
+        for (at, track) in (at - 10..at + 2).flat_map(|at| tracks.iter().map(move |track| (at, *track))) {
+            let next = |recording, number| Next { track, npt, packet: packet(track, number), anew: false, recording };
+            give(&next(0, at));
+            // Of another recording, with numbers that are as good as any.
+            give(&next(7, at + 100));
+        }
+        Ok(())
     }
 
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
@@ -88,7 +93,7 @@ impl Film for Reel {
                 };
                 let npt = Duration::from_millis(at * 100) + gap;
                 let anew = self.gap == Some(at);
-                return Ok(Reading::Packet(Next { track, npt, packet: packet(track, number), anew }));
+                return Ok(Reading::Packet(Next { track, npt, packet: packet(track, number), anew, recording: 0 }));
             }
         }
     }
@@ -321,7 +326,7 @@ fn a_film_goes_on_elsewhere() {
     // Numbers are others than those of the recording.
     test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=0-")]);
     test.run(Duration::from_millis(50));
-    test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-")]);
+    test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-9")]);
     let first = test.run(Duration::from_millis(1950));
     assert_eq!(places(&first, 0), (10..30).collect::<Vec<_>>());
     // It is left when all of it has come.
@@ -329,7 +334,10 @@ fn a_film_goes_on_elsewhere() {
     let (npt, mut seam) = loop {
         match test.server.take(test.now, Duration::from_secs(5), 64, &mut data).unwrap() {
             Due::At(due) => test.now = due,
-            Due::Elsewhere(npt, seam) => break (npt, seam),
+            Due::Elsewhere(npt, until, seam) => {
+                assert_eq!(until, Some(Duration::from_secs(9)));
+                break (npt, seam);
+            }
             Due::OnRequest => panic!(),
         }
     };
@@ -339,6 +347,7 @@ fn a_film_goes_on_elsewhere() {
     assert!((2050..2100).contains(&took), "{took}");
     let tail = seam.get_mut(&0).unwrap();
     assert_eq!((tail.place(&packet(0, 40)), tail.place(&packet(0, 49))), (Place::Sent, Place::Sent));
+    assert_eq!(tail.clone().place(&packet(0, 141)), Place::Next(last.timestamp.wrapping_sub(49 * 9000)));
     // The origin's own numbers do not matter.
     let mut again = packet(0, 50);
     Header { sequence: 7, timestamp: 1000, ssrc: 9 }.write(&mut again);
