@@ -108,7 +108,8 @@ fn films_are_kept() {
     own.play();
     let received = own.receive(0, PART + 100);
     goes_on(&received);
-    // It is left at an access point. This origin plays from the beginning whatever it is asked for: nothing comes twice.
+    // It is left at an access point. This origin plays from the beginning whatever it is asked for, and nothing comes
+    // twice.
     assert!(received.iter().zip(&part).all(|(own, part)| own.2 == part.2));
     assert_eq!(compare(&received, &sent(&server)), 0);
     assert!(media.metric("media_film_repeated_total") > 0);
