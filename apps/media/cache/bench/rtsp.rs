@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::Running;
-use wire::rtp::Header;
+use wire::rtp::{self, Header};
 
 use super::Directory;
 use super::cost::{self, Cost, Meter};
@@ -33,8 +33,6 @@ const WINDOW: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(2)];
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at what has come.
 const LOOK: Duration = Duration::from_millis(1);
-/// Bytes of RTP's header.
-const RTP: usize = 12;
 
 /// Both systems by turns.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
@@ -134,7 +132,7 @@ impl Seen {
             self.next = Some(header.sequence.wrapping_add(1));
         }
         self.packets += 1;
-        self.bytes += (packet.len() - RTP) as u64;
+        self.bytes += (packet.len() - rtp::HEADER) as u64;
     }
 }
 

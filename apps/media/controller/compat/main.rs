@@ -232,12 +232,9 @@ fn what_ffmpeg_sends_to_groups_is_viewed() {
     media.stop();
 }
 
-/// A film of GStreamer's server: once from there, then from the cache, also when the server is gone.
-#[test]
-fn films_are_viewed_again_from_the_cache() {
-    const SECONDS: u32 = 4;
+/// A proxy that keeps films of the camera; one of so many seconds, and its frames.
+fn kept_films(scratch: &Scratch, seconds: u32) -> (Media, String, Vec<String>) {
     let section = "[controllers.media.limits]";
-    let scratch = Scratch::new();
     let sections = format!(
         "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nfilms = \"rtsp://10.0.2.11:8554/\"\n\
          fresh = \"1h\"\n\n{section}",
@@ -245,8 +242,25 @@ fn films_are_viewed_again_from_the_cache() {
     );
     let media = Media::start("xdp", &[(section, &sections)]);
     let film = scratch.path("film.mkv");
-    players::film(&media.viewers, &film, SECONDS);
+    players::film(&media.viewers, &film, seconds);
     let expected = players::frames(&media.viewers, &film);
+    (media, film, expected)
+}
+
+/// Waits until something was recorded, and nothing is any more.
+fn wait_recorded(media: &Media) {
+    media.wait("it is not recorded", |media| {
+        let all = media.json(&["media", "cache", "ls"]);
+        all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|own| !own["ended"].is_null()))
+    });
+}
+
+/// A film of GStreamer's server: once from there, then from the cache, also when the server is gone.
+#[test]
+fn films_are_viewed_again_from_the_cache() {
+    const SECONDS: u32 = 4;
+    let scratch = Scratch::new();
+    let (media, film, expected) = kept_films(&scratch, SECONDS);
     let mut camera = camera(&media, Some(&film));
     let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/film";
     let views = |what: &str, (name, player): (&str, players::Player), transport: &str| {
@@ -256,10 +270,7 @@ fn films_are_viewed_again_from_the_cache() {
         assert!(frames == expected, "{what}, {name} over {transport}: {} frames", frames.len());
     };
     views("from the server", PLAYERS[0], "udp");
-    media.wait("it is not recorded", |media| {
-        let all = media.json(&["media", "cache", "ls"]);
-        all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|own| !own["ended"].is_null()))
-    });
+    wait_recorded(&media);
     let mut hits = 0;
     for (what, is_there) in [("from the cache", true), ("from the cache, without the server", false)] {
         for player in PLAYERS {
@@ -281,17 +292,8 @@ fn films_are_viewed_again_from_the_cache() {
 #[test]
 fn films_go_on_at_their_server() {
     const SECONDS: u32 = 9;
-    let section = "[controllers.media.limits]";
     let scratch = Scratch::new();
-    let sections = format!(
-        "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\nfilms = \"rtsp://10.0.2.11:8554/\"\n\
-         fresh = \"1h\"\n\n{section}",
-        scratch.path("cache")
-    );
-    let media = Media::start("xdp", &[(section, &sections)]);
-    let film = scratch.path("film.mkv");
-    players::film(&media.viewers, &film, SECONDS);
-    let expected = players::frames(&media.viewers, &film);
+    let (media, film, expected) = kept_films(&scratch, SECONDS);
     let _camera = camera(&media, Some(&film));
     let url = "rtsp://10.0.1.1:8554/10.0.2.11:8554/film";
     let mut count = 0;
@@ -300,10 +302,7 @@ fn films_go_on_at_their_server() {
             // Somebody views the first seconds, and leaves in the middle of a group of pictures.
             let part = players::live(&media.viewers, url, "tcp", "4.4");
             assert!(expected.starts_with(&part) && part.len() > 100, "{} frames", part.len());
-            media.wait("it is not recorded", |media| {
-                let all = media.json(&["media", "cache", "ls"]);
-                all.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|own| !own["ended"].is_null()))
-            });
+            wait_recorded(&media);
             let frames = player(&media.viewers, url, transport, &scratch.path(""));
             let same = frames.iter().zip(&expected).take_while(|(own, sent)| own == sent).count();
             let again = media.metric("media_film_repeated_total");

@@ -24,6 +24,7 @@ mod queue;
 mod spec;
 mod tap;
 mod tc;
+mod up;
 
 #[cfg(test)]
 pub(crate) use afxdp::SPLITS;

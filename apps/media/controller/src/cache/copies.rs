@@ -194,7 +194,7 @@ impl CopiedFilm {
             }
         }
         if let Some(first) = first.filter(|own| own.npt > self.at) {
-            let npt = self.npt_of(&first, begins)?.unwrap_or(first.npt);
+            let npt = self.npt_of(&mut other, &first, begins)?.unwrap_or(first.npt);
             self.leaves = Some(Leaves { at: first.npt, track: first.track, npt });
         }
         Ok(())
@@ -210,10 +210,9 @@ impl CopiedFilm {
         self.look()
     }
 
-    /// Where the film is at a packet, by its timestamp and that of its track's first packet, which came at a time; none
-    /// where they do not say it.
-    fn npt_of(&self, packet: &Next, begins: Duration) -> Result<Option<Duration>, String> {
-        let mut other = self.film.again()?;
+    /// Where the film is at a packet, by its timestamp and that of its track's first packet, which came at a time and
+    /// which another reader looks for; none where they do not say it.
+    fn npt_of(&self, other: &mut RecordedFilm, packet: &Next, begins: Duration) -> Result<Option<Duration>, String> {
         other.seek(begins, &[packet.track], false)?;
         let Reading::Packet(first) = other.read()? else { return Ok(None) };
         let rate = self.film.description().clock_rate(packet.track).filter(|rate| *rate != 0);

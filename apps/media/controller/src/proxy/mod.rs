@@ -195,10 +195,10 @@ pub struct Counts {
     pub film_hits: u64,
     /// that went on at their origins, as the cache had no more of them,
     pub film_partial: u64,
-    /// Packets that origins sent again behind the end of a copy, which viewers had from there.
-    pub film_repeated: u64,
     /// and of which it had nothing.
     pub film_misses: u64,
+    /// Packets that origins sent again behind the end of a copy, which viewers had from there.
+    pub film_repeated: u64,
     /// Films of which their origins said that they are as they were recorded.
     pub film_revalidated: u64,
     /// Bytes of films from the cache.

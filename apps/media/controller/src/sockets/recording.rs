@@ -66,7 +66,6 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
     let began = Instant::now();
     let mut framer = Framer::default();
     let mut server: Option<Box<Server<Film>>> = None;
-    let mut url = String::new();
     let mut due: Option<Instant> = None;
     loop {
         let next = tokio::select! {
@@ -82,7 +81,6 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
                     let Item::Request(request) = item else { continue };
                     let mut refused = None;
                     if server.is_none() && request.method != "OPTIONS" {
-                        url.clone_from(&request.url);
                         match played.open(&request).await {
                             Ok(own) => server = Some(own),
                             Err(response) => refused = Some(response),

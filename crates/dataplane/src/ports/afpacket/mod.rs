@@ -46,6 +46,7 @@ use super::intake::Intake;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
 use super::spec::Gso;
+use super::up::interface_up;
 use crate::counters::PortCounters;
 use crate::packets::{Bytes, HEADER, RxBatch, TxBatch};
 use crate::sys::{self, Interface, Mapping, TAG};
@@ -271,8 +272,7 @@ impl AfPacket {
     /// Looks at the interface: whether packets can pass, and if not, why.
     fn look(&mut self) {
         let name = &self.interface;
-        self.trouble = match sys::interface(&self.socket, name) {
-            Ok(now) if !now.up => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
+        self.trouble = match interface_up(&self.socket, name) {
             Ok(now) => {
                 let attached = sys::bound_interface(&self.socket).is_ok_and(|index| index == now.index);
                 let result = if attached { Ok(()) } else { self.open_again(now.index) };
@@ -282,7 +282,7 @@ impl AfPacket {
                     waits.then(|| format!("{}: was made again; not all workers have noticed", self.interface))
                 })
             }
-            Err(_) => Some(format!("{name}: was removed")),
+            Err(why) => Some(why),
         };
     }
 

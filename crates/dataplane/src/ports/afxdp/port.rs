@@ -16,6 +16,7 @@ use crate::ports::count::Count;
 use crate::ports::error::PortError;
 use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
+use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Ingress, Name, Refused, Taken};
 use crate::xdp::{Attached, Netlink};
@@ -157,14 +158,11 @@ impl Port {
     pub fn look(&self, worker: usize, index: i32) -> InterfaceCheck {
         let name = &self.interface;
         let mut state = self.lock();
-        let now = match sys::interface(&self.ask, name) {
-            Ok(now) if now.up => now,
-            other => {
+        let now = match interface_up(&self.ask, name) {
+            Ok(now) => now,
+            Err(why) => {
                 self.let_send(&mut state, None);
-                return InterfaceCheck::Trouble(match other {
-                    Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
-                    Err(_) => format!("{name}: was removed"),
-                });
+                return InterfaceCheck::Trouble(why);
             }
         };
         if state.index != now.index

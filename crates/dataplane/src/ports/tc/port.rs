@@ -8,6 +8,7 @@ use crate::ports::count::Count;
 use crate::ports::error::PortError;
 use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
+use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
 use crate::xdp::{AttachError, Attached, FastPath, Netlink, PortRole};
 
@@ -77,16 +78,12 @@ impl Port {
     /// Looks at the interface, for a worker that sends by the interface of an index. If another one has its name now,
     /// the program is put there.
     pub fn look(&self, index: i32) -> InterfaceCheck {
-        let name = &self.interface;
         let mut state = self.lock();
-        let now = match sys::interface(&self.ask, name) {
-            Ok(now) if now.up => now,
-            other => {
+        let now = match interface_up(&self.ask, &self.interface) {
+            Ok(now) => now,
+            Err(why) => {
                 self.let_send(&mut state, false);
-                return InterfaceCheck::Trouble(match other {
-                    Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
-                    Err(_) => format!("{name}: was removed"),
-                });
+                return InterfaceCheck::Trouble(why);
             }
         };
         if state.index != now.index
