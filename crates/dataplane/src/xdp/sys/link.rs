@@ -103,7 +103,8 @@ pub fn link_info(link: &OwnedFd) -> io::Result<LinkInfo> {
     Ok(found)
 }
 
-/// Takes the program with a number off a hook of an interface, if a link of any process holds it there; whether one did.
+/// Takes the program with a number off a hook of an interface, if a link of any process holds it there; whether one
+/// did.
 pub fn links_detach(hook: Hook, program: u32, interface: i32) -> io::Result<bool> {
     let mut id = 0;
     loop {
