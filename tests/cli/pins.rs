@@ -170,12 +170,9 @@ fn outlasts(driver: &str, hook: &str) {
     // A name that is another state's gets a number.
     let started = machine.start(driver, &service, "state", "same");
     machine.end(started, "-KILL");
-    // Of the programs at traffic control none takes another one's place.
-    if driver == "xdp" {
-        let started = machine.start(driver, &service, "other", "same");
-        assert!(machine.names().contains("./millrace/same-2\n"), "{}", machine.names());
-        machine.end(started, "-TERM");
-    }
+    let started = machine.start(driver, &service, "other", "same");
+    assert!(machine.names().contains("./millrace/same-2\n"), "{}", machine.names());
+    machine.end(started, "-TERM");
     assert_eq!(machine.names(), "./millrace\n./millrace/same\n");
     // A start with that state and nothing for the kernel takes out what is there.
     let state = path("state");

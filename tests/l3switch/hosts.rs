@@ -28,6 +28,31 @@ mod over_af_xdp {
     }
 }
 
+mod at_traffic_control {
+    #[test]
+    fn every_host_reaches_every_other_and_the_router() {
+        super::every_host_reaches_every_other_and_the_router("tc");
+    }
+
+    #[test]
+    fn udp_datagrams_of_every_length_arrive() {
+        super::udp_datagrams_of_every_length_arrive("tc");
+    }
+
+    #[test]
+    fn tcp_transfers_arrive_whole() {
+        super::tcp_transfers_arrive_whole("tc");
+    }
+
+    #[test]
+    fn tcp_transfers_arrive_whole_with_offloads_on() {
+        let report = super::transfer_with_offloads_on("tc");
+        // Interfaces count super-packets as one.
+        assert!(report.port("p1", "bytes received") > 2500 * report.port("p1", "received"), "{report:?}");
+        assert_eq!((report.dropped("malformed"), report.dropped("no_worker")), (0, 0), "{report:?}");
+    }
+}
+
 fn every_host_reaches_every_other_and_the_router(driver: &str) {
     let switch = Switch::start(driver);
     let network = &switch.network;
@@ -69,20 +94,25 @@ fn every_host_reaches_every_other_and_the_router(driver: &str) {
     assert_eq!(report.drops(), [], "{report:?}");
 }
 
-/// Hosts leave checksums and segments to devices, as kernels do.
 #[test]
 fn tcp_transfers_arrive_whole_with_offloads_on() {
-    let switch = Switch::start("afpacket");
+    let report = transfer_with_offloads_on("afpacket");
+    assert!(report.sections["received in super-packets"]["p1"] > 100, "{report:?}");
+}
+
+/// Transfers between hosts that leave checksums and segments to devices, as kernels do.
+fn transfer_with_offloads_on(driver: &str) -> Report {
+    let switch = Switch::start(driver);
     for host in &switch.network.hosts {
         let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
         let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
         host.ns.check(&words).unwrap();
     }
     let report = transfer(switch);
-    assert!(report.sections["received in super-packets"]["p1"] > 100, "{report:?}");
     for port in ["p1", "p2", "p3"] {
         assert_eq!((report.port(port, "oversize"), report.port(port, "unfinished")), (0, 0), "{report:?}");
     }
+    report
 }
 
 fn tcp_transfers_arrive_whole(driver: &str) {

@@ -136,7 +136,7 @@ fn open_locked(
                      use afpacket:{interface} or auto:{interface}"
                 ))
             })?;
-            let (queues, about) = Tc::open(lock, workers, path, role)?;
+            let (queues, about) = Tc::open(lock, workers, path, role, common.replaces)?;
             return Ok(Opened { queues: boxed(queues), about: Some(about), warnings: Vec::new() });
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),

@@ -164,10 +164,15 @@ impl Attached {
         sys::link_update(&self.link, program)
     }
 
-    /// Takes another owner's program off an interface, if there is one.
+    /// Takes the program with a number off traffic control's ingress of an interface, where a link holds it.
+    pub fn clear_ingress(program: u32, interface: i32) -> io::Result<()> {
+        sys::links_detach(Hook::Tc, program, interface).map(drop)
+    }
+
+    /// Takes another owner's XDP program off an interface, if there is one.
     pub fn clear(interface: i32, netlink: &Netlink) -> io::Result<()> {
         let Some(program) = netlink.link(interface)?.program else { return Ok(()) };
-        if sys::links_detach(program, interface)? {
+        if sys::links_detach(Hook::Xdp, program, interface)? {
             return Ok(());
         }
         // To take off what is not there is no error.

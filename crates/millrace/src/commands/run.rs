@@ -50,7 +50,8 @@ pub struct Args {
     /// How workers get at packets of all ports: copy, in-place or header-copy
     #[arg(long, value_name = "MODE")]
     access: Option<Access>,
-    /// Take XDP programs of others off the interfaces of xdp and afxdp ports
+    /// Take XDP programs of others off the interfaces of xdp and afxdp ports, and what an ended Millrace has left off
+    /// those of tc ports
     #[arg(long)]
     replace_xdp: bool,
     #[command(flatten)]

@@ -103,8 +103,9 @@ pub fn link_info(link: &OwnedFd) -> io::Result<LinkInfo> {
     Ok(found)
 }
 
-/// Takes the program with a number off an interface, if a link of any process holds it there; whether one did.
-pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
+/// Takes the program with a number off a hook of an interface, if a link of any process holds it there; whether one
+/// did.
+pub fn links_detach(hook: Hook, program: u32, interface: i32) -> io::Result<bool> {
     let mut id = 0;
     loop {
         let mut next = GetId { id, ..GetId::default() };
@@ -118,7 +119,7 @@ pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
         // SAFETY: no pointers; the result is a new descriptor. A link may be gone by now.
         let Ok(link) = (unsafe { bpf(LINK_GET_FD_BY_ID, &mut open).map(|fd| owned(fd)) }) else { continue };
         let found = link_info(&link)?;
-        if (found.kind, found.program, found.interface) == (XDP_LINK, program, interface as u32) {
+        if found.is_at(hook) && (found.program, found.interface) == (program, interface as u32) {
             let mut attributes = link.as_raw_fd() as u32;
             // SAFETY: the structure of this command has the descriptor only.
             return unsafe { bpf(LINK_DETACH, &mut attributes).map(|_| true) };
