@@ -357,6 +357,7 @@ impl Cache {
         if inner.live(id).is_some() {
             return Err(Error::InProgress(id));
         }
+        let _files = inner.files();
         let segments = inner.reading(|catalogue| Ok(catalogue.recording(id)?.zip(Some(catalogue.segments(id)?))))?;
         let (_, segments) = segments.ok_or(Error::Unknown(id))?;
         let directory = inner.layout.recording(id);
@@ -380,6 +381,7 @@ impl Cache {
     /// As above.
     pub fn check(&self) -> Result<Report, Error> {
         let inner = &self.core.inner;
+        let _files = inner.files();
         let report = inner.reading(|catalogue| recovery::all(&inner.layout, catalogue, true, &inner.in_progress()))?;
         Ok(report)
     }

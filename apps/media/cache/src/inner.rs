@@ -40,6 +40,7 @@ pub struct Inner {
     catalogue: RwLock<Option<Catalogue>>,
     live: Mutex<HashMap<u64, InProgress>>,
     uses: Mutex<HashMap<(u64, u32), Use>>,
+    files: Mutex<()>,
     events: Mutex<Sender<Event>>,
     space: Space,
     /// The number of the last recording.
@@ -80,6 +81,7 @@ impl Inner {
             catalogue: RwLock::new(Some(catalogue)),
             live: Mutex::default(),
             uses: Mutex::default(),
+            files: Mutex::default(),
             events: Mutex::new(events),
             space,
             last: AtomicU64::new(0),
@@ -193,6 +195,11 @@ impl Inner {
                 uses.remove(&(id, number));
             }
         }
+    }
+
+    /// Held while files and what the catalogue has of them are removed, or compared: in between they differ.
+    pub fn files(&self) -> MutexGuard<'_, ()> {
+        locked(&self.files)
     }
 
     /// A segment is to be removed; not if somebody reads it.

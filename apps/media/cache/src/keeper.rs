@@ -123,6 +123,7 @@ impl Keeper {
                 if self.failed.replace(Instant::now()).is_none() {
                     tracing::error!(%error, "the cache's catalogue can't be written; it is tried again");
                 }
+                let _files = self.inner.files();
                 self.inner.open_catalogue_again();
             }
         }
@@ -158,6 +159,7 @@ impl Keeper {
     /// Removes the first segments in an order, as long as they are wanted: by their time, and by how many bytes are
     /// removed already. How many these are; none where there are no more.
     fn remove_some(&self, order: Order, mut wanted: impl FnMut(u64, u64) -> bool) -> Result<usize, Error> {
+        let _files = self.inner.files();
         let mut victims: Vec<(u64, u32)> = Vec::new();
         let mut bytes = 0;
         {
