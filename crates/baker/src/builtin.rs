@@ -45,7 +45,7 @@ pub enum Function {
     PacketGrowTail,
     /// `packet_length(pkt)`
     PacketLength,
-    /// `checksum_ok(pkt)`, `checksum_ok(pkt, pseudo)`
+    /// `checksum_ok(pkt)`, with a pseudo header's sum or without, with a number of bytes or without
     ChecksumOk,
     /// `checksum_set(pkt)`, with a pseudo header's sum or without, with the payload's or without
     ChecksumSet,
@@ -380,11 +380,12 @@ pub static FUNCTIONS: [Builtin; 36] = [
         steps: ALL_BYTES,
         ..row(
             Function::ChecksumOk,
-            (1, 2),
+            (1, 3),
             "checksum_ok",
-            "bool checksum_ok(pkt)\nbool checksum_ok(pkt, pseudo)",
+            "bool checksum_ok(pkt)\nbool checksum_ok(pkt, pseudo)\nbool checksum_ok(pkt, bytes)\n\
+             bool checksum_ok(pkt, pseudo, bytes)",
             "Whether the checksum that the protocol declares is right (RFC 1071), with the sum of the pseudo header if \
-             it covers one.",
+             it covers one. With a number of bytes, header and payload are as long as that.",
         )
     },
     Builtin {

@@ -50,8 +50,10 @@ pub enum Middle {
     Nothing,
     /// A host: the kernel's stack is at both devices.
     Host,
-    /// Devices that only Millrace uses.
+    /// Devices that only Millrace uses, in XDP.
     Ports,
+    /// The same at traffic control.
+    TcPorts,
 }
 
 /// All of it.
@@ -81,7 +83,7 @@ impl Network {
             veth(&client, "eth0", &balancer, CLIENTS).map_err(text)?;
             veth(&servers, "eth0", &balancer, SERVERS).map_err(text)?;
             let own = match middle {
-                Middle::Ports => [LinkConfig::port(), LinkConfig::port()],
+                Middle::Ports | Middle::TcPorts => [(); 2].map(|()| config(LinkConfig::port())),
                 _ => [host(&["10.0.1.80/24"]), host(&["10.0.2.254/24"])],
             };
             for (device, config) in [CLIENTS, SERVERS].iter().zip(&own) {
@@ -118,7 +120,7 @@ impl Network {
         let network = Network { _server: server, client, balancer, _servers: servers, _ends: ends, links };
         network.steer(&network.client, "eth0", HOSTS_CPU)?;
         network.steer(&network._servers, "eth0", HOSTS_CPU)?;
-        if middle == Middle::Host {
+        if matches!(middle, Middle::Host | Middle::TcPorts) {
             for device in [CLIENTS, SERVERS] {
                 network.spread(&network.balancer, device, BALANCER_CPU)?;
             }

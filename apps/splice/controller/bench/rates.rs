@@ -15,7 +15,8 @@ const CASES: [(usize, bool); 6] =
 /// Those of a smoke run.
 const SMOKE: [(usize, bool); 2] = [(1 << 10, false), (1 << 10, true)];
 /// Those with the links as the kernel sets them up.
-const FOR_THE_RECORD: [(usize, bool); 3] = [(1 << 10, false), (1 << 10, true), (1 << 20, false)];
+const WITH_OFFLOADS: [(usize, bool); 5] =
+    [(1 << 10, false), (1 << 10, true), (64 << 10, true), (1 << 20, false), (1 << 20, true)];
 /// Connections at a time: of requests for a lot of data fewer, which fill the links all the same.
 const CONNECTIONS: usize = 64;
 const FEW_CONNECTIONS: usize = 16;
@@ -72,7 +73,7 @@ pub fn measure(effort: Effort, rates: bool, latency: bool, results: &mut Results
     let mut all: Vec<Measured> = Vec::new();
     let mut busiest: f64 = 0.0;
     for round in 0..runs {
-        for (links, cases) in [(Links::Plain, chosen(cases)), (Links::Offloads, chosen(&FOR_THE_RECORD))] {
+        for (links, cases) in [(Links::Plain, chosen(cases)), (Links::Offloads, chosen(&WITH_OFFLOADS))] {
             if links == Links::Offloads && (effort.quick || !rates) {
                 continue;
             }

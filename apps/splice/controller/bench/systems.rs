@@ -38,13 +38,15 @@ pub enum Placement {
     SetUp,
     /// Cookies and splicing in XDP, requests on workers.
     Cookies,
+    /// Splicing at traffic control, cookies and requests on workers.
+    TrafficControl,
 }
 
 /// The module that sets connections up, which the second placement keeps on workers.
 pub const SET_UP: &str = "accept";
 
 /// All of them, by their names in the results.
-pub const SYSTEMS: [(&str, System); 9] = [
+pub const SYSTEMS: [(&str, System); 10] = [
     ("direct", System::Direct),
     ("kernel", System::Kernel),
     ("haproxy", System::Haproxy("")),
@@ -54,6 +56,7 @@ pub const SYSTEMS: [(&str, System); 9] = [
     ("millrace workers", System::Millrace(Placement::Workers)),
     ("millrace", System::Millrace(Placement::SetUp)),
     ("millrace xdp", System::Millrace(Placement::Cookies)),
+    ("millrace tc", System::Millrace(Placement::TrafficControl)),
 ];
 
 /// A running system with its network.
@@ -89,13 +92,14 @@ impl System {
 
     /// Whether it works on links as the kernel sets them up.
     pub fn takes_offloads(self) -> bool {
-        !matches!(self, System::Millrace(_))
+        !matches!(self, System::Millrace(placement) if placement != Placement::TrafficControl)
     }
 
     /// Starts it.
     pub fn start(self, links: Links) -> Result<Line, String> {
         let middle = match self {
             System::Direct => Middle::Nothing,
+            System::Millrace(Placement::TrafficControl) => Middle::TcPorts,
             System::Millrace(_) => Middle::Ports,
             _ => Middle::Host,
         };
@@ -123,7 +127,8 @@ impl System {
         let mut line = Line { running, network, address, threads: Vec::new(), _scratch: scratch };
         line.wait()?;
         if let (System::Millrace(_), Some(running)) = (self, &line.running) {
-            line.threads = cpu::threads(running.id(), &line.network.ports_are_threaded()?)?;
+            let receiving = if middle == Middle::Ports { line.network.ports_are_threaded()? } else { Vec::new() };
+            line.threads = cpu::threads(running.id(), &receiving)?;
         }
         Ok(line)
     }
@@ -206,7 +211,11 @@ fn nginx(folder: &str) -> String {
 /// The command that runs Millrace.
 fn millrace(placement: Placement, scratch: &Scratch) -> Result<Vec<String>, String> {
     let example = include_str!("../../splice.toml");
-    let driver = if placement == Placement::Workers { "afxdp" } else { "xdp" };
+    let driver = match placement {
+        Placement::Workers => "afxdp",
+        Placement::SetUp | Placement::Cookies => "xdp",
+        Placement::TrafficControl => "tc",
+    };
     // The servers are the two of IPv4.
     let is_v6 = |line: &&str| line.trim_start().starts_with("{ name = ") && line.contains("[2001:");
     let mut own: String = example.lines().filter(|line| !is_v6(line)).map(|line| format!("{line}\n")).collect();

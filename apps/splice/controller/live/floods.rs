@@ -44,7 +44,7 @@ fn flood(wire: &RawPort, stop: &AtomicBool, burst: u32, pause: Duration, mut fra
 /// clients, so it leaves room.
 #[test]
 fn a_flood_of_syns_leaves_good_clients_served() {
-    for driver in ["afpacket", "xdp"] {
+    for driver in ["afpacket", "xdp", "tc"] {
         let pause = Duration::from_millis(2);
         let splice = Splice::start(driver, &[], None);
         let _servers = servers(&splice);

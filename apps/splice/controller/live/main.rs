@@ -38,6 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lab::{Impairments, Loss, Reorder};
+use serde_json::Value as Json;
 
 use network::{PATIENCE, SERVERS, Splice, must};
 use web::{Client, Server, pattern, sum};
@@ -114,7 +115,8 @@ fn transfer(splice: &Splice, address: &str, sizes: &[usize]) {
 
 const SIZES: [usize; 6] = [0, 1, 1000, 1448, 20_000, 1_000_000];
 
-fn transfers(driver: &str) {
+/// Files of all sizes, both ways; what ports have counted.
+fn transfers(driver: &str) -> Json {
     let splice = Splice::start(driver, &[], None);
     let _servers = servers(&splice);
     wait_until_up(&splice);
@@ -122,7 +124,9 @@ fn transfers(driver: &str) {
         transfer(&splice, address, &SIZES);
         transfer(&splice, address, &[100_000_000]);
     }
+    let ports = splice.counters()["ports"].clone();
     splice.stop();
+    ports
 }
 
 #[test]
@@ -133,6 +137,14 @@ fn every_byte_arrives_on_workers() {
 #[test]
 fn every_byte_arrives_in_the_kernel() {
     transfers("xdp");
+}
+
+/// Hosts leave segments and checksums to devices, and super-packets stay in the kernel: interfaces count them as one.
+#[test]
+fn every_byte_arrives_at_traffic_control() {
+    let ports = transfers("tc");
+    let [packets, bytes] = ["rx_packets", "rx_bytes"].map(|name| ports["servers"][name].as_u64().unwrap());
+    assert!(bytes > 200_000_000 && bytes > 5000 * packets, "{ports}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn ask(splice: &Splice, address: &str, method: &str, target: &str) -> std::io::R
 
 #[test]
 fn servers_that_misbehave_harm_their_own_responses_only() {
-    for driver in ["afpacket", "xdp"] {
+    for driver in ["afpacket", "xdp", "tc"] {
         let changes = [("response = \"60s\"", "response = \"1s\"")];
         let splice = Splice::start(driver, &changes, None);
         let _servers = one_bad(&splice);

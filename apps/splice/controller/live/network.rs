@@ -68,6 +68,17 @@ pub struct Splice {
     _far: Option<Namespace>,
 }
 
+/// A device as hosts have it: where only the kernel takes its packets, with all offloads on.
+fn device(config: LinkConfig, only_kernel: bool) -> LinkConfig {
+    if only_kernel { config.keep_offloads() } else { config }
+}
+
+/// The driver of tests in the kernel: that of `SPLICE_DRIVER`, if it is set, in place of `xdp`.
+fn chosen(driver: &str) -> String {
+    let other = std::env::var("SPLICE_DRIVER").ok().filter(|_| driver == "xdp");
+    other.unwrap_or_else(|| driver.to_owned())
+}
+
 impl Splice {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver`
     /// ports, and with links that do this to packets.
@@ -94,7 +105,9 @@ impl Splice {
         links: Option<Impairments>,
         prepare: impl FnOnce(&Namespace, &Namespace) -> Option<Namespace>,
     ) -> Splice {
+        let driver = &*chosen(driver);
         let [ns, client, servers] = ["splice", "client", "servers"].map(|name| must(Namespace::new(name)));
+        let only_kernel = driver == "tc" && links.is_none();
         let emulator = links.map(|links| {
             let wires = [
                 Wire::new((&client, "eth0"), (&ns, "clients"), links.clone()),
@@ -107,10 +120,11 @@ impl Splice {
             must(veth(&servers, "eth0", &ns, "servers"));
         }
         for port in ["clients", "servers"] {
-            must(ns.configure(port, &LinkConfig::port()));
+            must(ns.configure(port, &device(LinkConfig::port(), only_kernel)));
         }
-        must(client.configure("eth0", &LinkConfig::host().address("10.0.1.11/24").ipv6(true)));
-        let both = LinkConfig::host().address("10.0.2.11/24").address("10.0.2.12/24").ipv6(true);
+        let host = || device(LinkConfig::host(), only_kernel);
+        must(client.configure("eth0", &host().address("10.0.1.11/24").ipv6(true)));
+        let both = host().address("10.0.2.11/24").address("10.0.2.12/24").ipv6(true);
         must(servers.configure("eth0", &both));
         for (host, address) in [(&client, "1::11"), (&servers, "2::11"), (&servers, "2::12")] {
             must(host.check(&[
@@ -135,7 +149,7 @@ impl Splice {
         let app = if program.is_empty() { "splice".to_owned() } else { runtime.path("splice.baker") };
         let arguments = ["run", &app, "-c", &config, "--socket", &socket, "--state", &state, "--opt", LEVEL];
         let arguments = arguments.map(str::to_owned).to_vec();
-        if driver == "xdp" {
+        if driver != "afpacket" {
             mount_bpf();
         }
         let millrace = run(&ns, &arguments);

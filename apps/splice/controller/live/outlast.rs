@@ -106,7 +106,16 @@ pub fn make_patient(splice: &Splice) {
 
 #[test]
 fn connections_outlast_the_process() {
-    let mut splice = Splice::start("xdp", &[("keep_alive = \"60s\"", "keep_alive = \"600s\"")], None);
+    connections_outlast("xdp");
+}
+
+#[test]
+fn connections_outlast_the_process_at_traffic_control() {
+    connections_outlast("tc");
+}
+
+fn connections_outlast(driver: &str) {
+    let mut splice = Splice::start(driver, &[("keep_alive = \"60s\"", "keep_alive = \"600s\"")], None);
     make_patient(&splice);
     let _servers = servers(&splice);
     wait_until_up(&splice);
@@ -128,7 +137,16 @@ fn connections_outlast_the_process() {
 
 #[test]
 fn a_changed_configuration_cuts_nothing() {
-    let mut splice = Splice::start("xdp", &[], None);
+    a_changed_configuration("xdp");
+}
+
+#[test]
+fn a_changed_configuration_cuts_nothing_at_traffic_control() {
+    a_changed_configuration("tc");
+}
+
+fn a_changed_configuration(driver: &str) {
+    let mut splice = Splice::start(driver, &[], None);
     let _servers = servers(&splice);
     wait_until_up(&splice);
     let changes = [

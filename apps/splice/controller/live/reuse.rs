@@ -62,6 +62,11 @@ fn clients_follow_each_other_in_the_kernel() {
     clients_follow_each_other("xdp");
 }
 
+#[test]
+fn clients_follow_each_other_at_traffic_control() {
+    clients_follow_each_other("tc");
+}
+
 /// What a client says of its own connection is none of the server's, which stays for the next one.
 fn clients_ask_for_the_end(driver: &str) {
     let splice = Splice::start(driver, &[SELDOM], None);

@@ -127,7 +127,7 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `checksum_ok`, `checksum_set` and `checksum_payload`. Where the checksum covers a pseudo header, its sum is the
-    /// second argument. The last one of the latter two, the payload's sum or a number of bytes, may be missing.
+    /// second argument. The last one, the payload's sum or a number of bytes, may be missing.
     pub(super) fn checksum_sum(&mut self, call: Function, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
         let ty = match call {
             Function::ChecksumOk => Type::Bool,
@@ -147,7 +147,7 @@ impl CodeChecker<'_, '_> {
             return Typed::error(span);
         }
         let least = 1 + usize::from(checksum.pseudo);
-        let more = call != Function::ChecksumOk && checksum.payload && args.len() == least + 1;
+        let more = checksum.payload && args.len() == least + 1;
         if !more && !self.arity(name, args.len(), least, span) {
             return Typed::error(span);
         }

@@ -97,7 +97,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let skipped = bits.end_byte().saturating_sub(WINDOW);
         let bits = BitRange { offset: bits.offset - skipped * 8, ..bits };
         let bytes = u64::from(bits.end_byte());
-        let at = builder.build_int_add(kernel.number(state, Field::Offset)?, offset, "")?;
+        let at = builder.build_int_add(kernel.offset(state)?, offset, "")?;
         let at = builder.build_int_add(at, kernel.long(skipped.into()), "")?;
         if let Some(value) = stored.filter(|_| kernel.is_tc()) {
             return self.store_by_kernel(at, bits, value).map(|()| None);
@@ -106,6 +106,9 @@ impl<'c> Ppf<'_, 'c, '_> {
             Some(value) => kernel.store_bits(address, bits, value).map(|()| None),
             None => kernel.load_bits(address, bits).map(Some),
         };
+        if kernel.is_header(at, bytes) {
+            return act(kernel.near(state, at, bytes)?);
+        }
         let [near, far, done] = kernel.new_blocks(["near", "far", "accessed"])?;
         let is_near = kernel.is_near(state, at, bytes)?;
         kernel.likely(builder.build_conditional_branch(is_near, near, far)?)?;
@@ -153,7 +156,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         if bytes > ROOM {
             return internal(format!("a header of {bytes} bytes"));
         }
-        let at = kernel.number(self.state, Field::Offset)?;
+        let at = kernel.offset(self.state)?;
         kernel.store_bytes((self.ctx, self.state), at, kernel.fixed(ZEROS)?, kernel.long(bytes))
     }
 }

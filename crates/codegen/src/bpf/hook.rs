@@ -10,13 +10,14 @@
 //! * *The front* of a packet can't be taken away. A packet whose head is behind its first byte leaves by a worker.
 //! * *Tags* of VLANs lie beside the packet; such a packet is a worker's, with its tag in place.
 
+use baker::ir::{Op, PacketEnd, Program};
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
 use super::body::Ppf;
-use super::state::Field;
+use super::sum::SUMMED;
 use crate::kernel::{Hook, Verdict};
 use crate::lower::{Memory, Res};
 
@@ -60,6 +61,15 @@ const UNCOVERED: u64 = 14;
 const HEADERS: u64 = 128;
 /// A tag of no VLAN: `ETH_P_8021Q` as the network has it.
 const TAG: u64 = 0x0081;
+
+/// Whether a PPF moves the head of a packet, or takes bytes in front of it off or on.
+pub(super) fn moves_heads(program: &Program) -> bool {
+    let insts = program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
+    let moves = |op: &Op| {
+        matches!(op, Op::Pull { .. } | Op::Push { .. } | Op::Move { .. } | Op::Grow { end: PacketEnd::Head, .. })
+    };
+    insts.into_iter().any(|inst| moves(&inst.op))
+}
 
 impl<'c> Kernel<'c, '_> {
     pub(super) fn is_tc(&self) -> bool {
@@ -126,6 +136,11 @@ impl<'c> Kernel<'c, '_> {
         self.reload(ctx, state)
     }
 
+    /// Whether bytes from a distance on (64 bits) are in the first fragment of every socket buffer that has them.
+    pub(super) fn is_header(&self, at: IntValue<'c>, bytes: u64) -> bool {
+        self.is_tc() && super::main::constant(at).is_some_and(|at| at + bytes <= HEADERS)
+    }
+
     /// Prepares a packet that was received, and says whether it is one to leave to workers, 1 bit.
     pub(super) fn is_left(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
@@ -148,20 +163,30 @@ impl<'c> Kernel<'c, '_> {
         builder.position_at_end(pull);
         let few = builder.build_int_compare(IntPredicate::ULT, total, self.long(HEADERS), "")?;
         let bytes = self.select_int(few, total, self.long(HEADERS))?;
-        // Without it, what is not there is copied.
-        self.help(Helper::SkbPullData, &[ctx.into(), bytes.into()])?;
+        self.must(self.help(Helper::SkbPullData, &[ctx.into(), bytes.into()])?)?;
         self.reload(ctx, state)?;
         builder.build_unconditional_branch(whole)?;
 
         builder.position_at_end(whole);
         let is_long = builder.build_int_compare(IntPredicate::UGT, total, self.long(self.offsets()), "")?;
-        let left = builder.build_or(has_tag, is_long, "")?;
-        if self.program.limits.headroom == 0 && self.program.port_mtus().is_none() {
+        let mut left = builder.build_or(has_tag, is_long, "")?;
+        let fits_all = self.program.limits.headroom == 0 && self.program.port_mtus().is_none();
+        let sums_up = self.sums_up();
+        if fits_all && !sums_up {
+            return Ok(left);
+        }
+        let is_super = is_set(self.of_context(ctx, GSO_SIZE)?)?;
+        if sums_up {
+            let is_much = builder.build_int_compare(IntPredicate::UGT, total, self.long(SUMMED), "")?;
+            let is_plain = builder.build_not(is_super, "")?;
+            left = builder.build_or(left, builder.build_and(is_much, is_plain, "")?, "")?;
+        }
+        if fits_all {
             return Ok(left);
         }
         // What is put in front of a super-packet would be in front of each of its packets, with lengths of all of them;
         // and what ports send at most is for each of them.
-        Ok(builder.build_or(left, is_set(self.of_context(ctx, GSO_SIZE)?)?, "")?)
+        Ok(builder.build_or(left, is_super, "")?)
     }
 
     /// Puts the head `bytes` (64 bits) in front of the packet's first byte. Room is made for an even number, so that
@@ -237,7 +262,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         }
         let builder = &kernel.builder;
         let at = kernel.resize(self.int_of(offset, 32)?, 64)?;
-        let at = builder.build_int_add(kernel.number(self.state, Field::Offset)?, at, "")?;
+        let at = builder.build_int_add(kernel.offset(self.state)?, at, "")?;
         let [even, odd, done] = kernel.new_blocks(["even", "odd", "kept"])?;
         let is_odd = kernel.resize(at, 1)?;
         builder.build_conditional_branch(is_odd, odd, even)?;

@@ -41,7 +41,7 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// A number of which the verifier forgets what it knew, so that it follows one path and not one for each number.
-    pub(super) fn forgotten(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
+    fn forgotten(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
         let Some(scratch) = self.scratch.get() else { return internal("nowhere to forget") };
         self.store_once(scratch, value)?;
         self.load_once(scratch, value.get_type().get_bit_width())

@@ -16,7 +16,7 @@ impl<'c> Kernel<'c, '_> {
     pub(super) fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
             let head = self.fixed(RECORD + offset_of!(Record, head) as u64)?;
-            self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
+            self.store(head, self.offset(state)?, 8, Memory::Table)?;
             return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
         }
         self.set(state, Field::Punted, self.i64.const_int(u64::from(id.0) + 1, false))
@@ -38,7 +38,7 @@ impl<'c> Kernel<'c, '_> {
 
         builder.position_at_end(goes_on);
         let bytes = Punt::bytes(self.program);
-        let offset = self.number(state, Field::Offset)?;
+        let offset = self.offset(state)?;
         let by = self.i64.const_int(-i64::from(bytes) as u64, true);
         let failed = self.move_data(ctx, state, by)?;
         let is_moved = builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;

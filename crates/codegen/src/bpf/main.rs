@@ -215,7 +215,7 @@ impl<'c> Kernel<'c, '_> {
         if self.options.frags {
             // It does not take a first fragment away, either; of a socket buffer nothing.
             let [far, near] = self.new_blocks(["far", "near"])?;
-            let offset = self.number(state, Field::Offset)?;
+            let offset = self.offset(state)?;
             let is_near = match self.is_tc() {
                 true => builder.build_int_compare(IntPredicate::EQ, offset, self.i64.const_zero(), "")?,
                 false => self.is_near(state, offset, super::resize::SHORTEST.into())?,
@@ -241,7 +241,7 @@ impl<'c> Kernel<'c, '_> {
     /// The rest is done by another part of the program, which does not come back.
     fn hand_on(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, ppf: PpfId) -> Res<()> {
         let carried = self.carried(state, offset_of!(Carried, offset))?;
-        self.store(carried, self.number(state, Field::Offset)?, 8, Memory::Descriptor)?;
+        self.store(carried, self.offset(state)?, 8, Memory::Descriptor)?;
         let part = self.i64.const_int(ppf.0.into(), false);
         self.help(Helper::TailCall, &[ctx.into(), self.map(MapUse::Parts)?.into(), part.into()])?;
         // Only where the part is not there, or too many came before it.

@@ -189,6 +189,7 @@ fn lower<'c>(
         core,
         memory,
         options,
+        head_stays: options.hook == crate::kernel::Hook::Tc && !hook::moves_heads(program),
         fields,
         debug_info,
         kept: Cell::new(0),
@@ -211,6 +212,8 @@ struct Kernel<'c, 'p> {
     core: Core<'c, 'p>,
     memory: &'p Memory,
     options: Options,
+    /// At traffic control: no PPF moves the head of a packet.
+    head_stays: bool,
     fields: Fields,
     debug_info: DebugInfo<'c>,
     /// Bytes in which spilled code keeps values of the bodies so far.

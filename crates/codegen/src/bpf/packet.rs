@@ -28,7 +28,7 @@ impl<'c> Kernel<'c, '_> {
     /// Bytes from the head to the end; 32 bits.
     pub(super) fn len(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
         let len = if self.options.frags {
-            self.builder.build_int_sub(self.total(state)?, self.number(state, Field::Offset)?, "")?
+            self.builder.build_int_sub(self.total(state)?, self.offset(state)?, "")?
         } else {
             self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Head)?)?
         };
@@ -77,7 +77,7 @@ impl<'c> Kernel<'c, '_> {
     /// Makes the head the frame's first byte, as the packet leaves.
     pub(super) fn settle(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
         let builder = &self.builder;
-        let offset = self.number(state, Field::Offset)?;
+        let offset = self.offset(state)?;
         let [move_, done] = self.new_blocks(["move", "settled"])?;
         let moves = builder.build_int_compare(IntPredicate::NE, offset, self.i64.const_zero(), "")?;
         builder.build_conditional_branch(moves, move_, done)?;
@@ -149,7 +149,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// A pointer `offset` (32 bits) bytes behind the head, of which nothing is known yet.
     pub(super) fn unverified_at(&self, offset: IntValue<'c>) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
-        let head = kernel.number(self.state, Field::Offset)?;
+        let head = kernel.offset(self.state)?;
         let offset = kernel.builder.build_int_add(head, kernel.resize(offset, 64)?, "")?;
         kernel.at_index(kernel.pointer(self.state, Field::Data)?, kernel.masked(offset, OFFSETS)?)
     }
@@ -179,7 +179,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (kernel, state) = (self.kernel, self.state);
         let verified = self.verified.bytes;
         self.moved();
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         let next = kernel.builder.build_int_add(offset, kernel.resize(bytes, 64)?, "")?;
         let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS && !kernel.options.frags) else {
             return kernel.set_offset(state, next);
@@ -194,7 +194,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (kernel, state) = (self.kernel, self.state);
         let builder = &kernel.builder;
         self.moved();
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         let bytes = kernel.i64.const_int(bytes.into(), false);
         let next = builder.build_int_sub(offset, bytes, "")?;
         let [inside, beyond, done] = kernel.new_blocks(["inside", "beyond", "pushed"])?;

@@ -31,7 +31,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let more = kernel.i64.const_int(-i64::from(SHORTEST) as u64, true);
         let failed = kernel.move_data(self.ctx, state, more)?;
         kernel.must(failed)?;
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         kernel.set(state, Field::Offset, builder.build_int_add(offset, shortest, "")?)?;
         builder.build_unconditional_branch(cut)?;
         builder.position_at_end(cut);
@@ -45,7 +45,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (kernel, state) = (self.kernel, self.state);
         let failed = kernel.help(Helper::XdpAdjustTail, &[self.ctx.into(), by.into()])?;
         kernel.reload(self.ctx, state)?;
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         kernel.set_offset(state, offset)?;
         Ok(failed)
     }
@@ -84,7 +84,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let builder = &kernel.builder;
         let reserve = kernel.i64.const_int(kernel.program.limits.encap.into(), false);
         let needed = builder.build_int_add(bytes, reserve, "")?;
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         let [beyond, moved, grow, done] = kernel.new_blocks(["beyond", "moved", "grow", "headed"])?;
         let inside = builder.build_int_compare(IntPredicate::UGE, offset, needed, "")?;
         builder.build_conditional_branch(inside, grow, beyond)?;
@@ -100,14 +100,14 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.build_unconditional_branch(grow)?;
 
         builder.position_at_end(grow);
-        let offset = builder.build_int_sub(kernel.number(state, Field::Offset)?, bytes, "")?;
+        let offset = builder.build_int_sub(kernel.offset(state)?, bytes, "")?;
         kernel.set_offset(state, offset)?;
         let [zero, zeroed] = kernel.new_blocks(["zero", "zeroed"])?;
         let any = builder.build_int_compare(IntPredicate::NE, bytes, kernel.i64.const_zero(), "")?;
         builder.build_conditional_branch(any, zero, zeroed)?;
         builder.position_at_end(zero);
         let zeros = kernel.fixed(ZEROS)?;
-        let offset = kernel.number(state, Field::Offset)?;
+        let offset = kernel.offset(state)?;
         kernel.store_bytes((self.ctx, state), offset, zeros, kernel.count_of(bytes, ROOM)?)?;
         builder.build_unconditional_branch(zeroed)?;
         builder.position_at_end(zeroed);

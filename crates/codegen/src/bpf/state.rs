@@ -73,6 +73,12 @@ impl<'c> Kernel<'c, '_> {
         self.load_int(self.i64, self.slot(state, field)?, 8, Memory::Descriptor)
     }
 
+    /// Bytes from the frame's first one to the head, 64 bits: none at traffic control where no head moves, so that all
+    /// places in headers are known.
+    pub(super) fn offset(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
+        if self.head_stays { Ok(self.i64.const_zero()) } else { self.number(state, Field::Offset) }
+    }
+
     /// Sets a field of the state.
     pub(super) fn set(&self, state: PointerValue<'c>, field: Field, value: impl Into<BasicValueEnum<'c>>) -> Res<()> {
         let store = self.builder.build_store(self.slot(state, field)?, value.into())?;

@@ -2,7 +2,7 @@
 //! function, which takes 512 bytes at a time, from a copy in scratch memory, where lengths need not be constant and the
 //! packet's fragments are joined.
 
-use baker::ir::{Ty, Value};
+use baker::ir::{Op, Ty, Value};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
@@ -10,15 +10,29 @@ use super::Kernel;
 use super::asm::Helper;
 use super::body::Ppf;
 use super::main::constant;
-use super::state::Field;
 use crate::lower::{Lowering, Memory, Res};
 
 /// Bytes that the kernel adds up at once.
 const CHUNK: u64 = 512;
+/// Bytes that are added up at traffic control at most, of any number of them: the verifier follows each round, and
+/// forgets early ones in long loops. Jumbo frames are shorter. Longer packets are super-packets, whose checksums nobody
+/// has computed, or they are left to workers ([`Kernel::is_left`]).
+pub(super) const SUMMED: u64 = 20 * CHUNK;
 /// Fixed headers up to this many bytes are added up word by word.
 const LONGEST_UNROLLED: u64 = 64;
 
 impl<'c> Kernel<'c, '_> {
+    /// Bytes that are added up at most.
+    fn longest_sum(&self) -> u64 {
+        if self.is_tc() { SUMMED } else { self.longest() }
+    }
+
+    /// Whether numbers of bytes are added up that only packets tell.
+    pub(super) fn sums_up(&self) -> bool {
+        let insts = self.program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
+        insts.into_iter().any(|inst| matches!(inst.op, Op::Sum { .. }))
+    }
+
     /// A number of bytes (64 bits), 1 to `most`, which is a power of two, of which the verifier knows that.
     pub(super) fn count_of(&self, bytes: IntValue<'c>, most: u64) -> Res<IntValue<'c>> {
         let one = self.i64.const_int(1, false);
@@ -38,15 +52,16 @@ impl<'c> Ppf<'_, 'c, '_> {
         };
         let unrolled = |bytes: u64| (4..=LONGEST_UNROLLED).contains(&bytes) && bytes.is_multiple_of(4);
         let frags = kernel.options.frags;
+        let place = self.place_of(offset)?;
+        let is_header = |bytes: u64| !frags || kernel.is_header(place, bytes);
         let sum = match constant(bytes).map_or((expected, false), |bytes| (bytes, true)) {
-            (bytes, true) if unrolled(bytes) && !frags => self.sum_of_words(offset, bytes)?,
+            (bytes, true) if unrolled(bytes) && is_header(bytes) => self.sum_of_words(offset, bytes)?,
             (expected, is_constant) if unrolled(expected) => {
                 let [short, other, done] = kernel.new_blocks(["expected", "other", "summed"])?;
                 let number = kernel.i32.const_int(expected, false);
                 let mut is_expected = builder.build_int_compare(IntPredicate::EQ, bytes, number, "")?;
                 if frags {
-                    let at = self.place_of(offset)?;
-                    let is_near = kernel.is_near(self.state, at, expected)?;
+                    let is_near = kernel.is_near(self.state, place, expected)?;
                     is_expected = if is_constant { is_near } else { builder.build_and(is_expected, is_near, "")? };
                 }
                 kernel.likely(builder.build_conditional_branch(is_expected, short, other)?)?;
@@ -85,7 +100,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// The distance from the frame's first byte of what lies `offset` bytes (32 bits) behind the head; 64 bits.
     fn place_of(&self, offset: IntValue<'c>) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
-        let head = kernel.number(self.state, Field::Offset)?;
+        let head = kernel.offset(self.state)?;
         Ok(kernel.builder.build_int_add(head, kernel.resize(offset, 64)?, "")?)
     }
 
@@ -105,7 +120,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (at, sum) = (builder.build_phi(kernel.i64, "")?, builder.build_phi(kernel.i64, "")?);
         let (at_value, sum_value) = (at.as_basic_value().into_int_value(), sum.as_basic_value().into_int_value());
         let more = builder.build_int_compare(IntPredicate::ULT, at_value, count, "")?;
-        let bound = builder.build_int_compare(IntPredicate::NE, at_value, number(kernel.longest()), "")?;
+        let bound = builder.build_int_compare(IntPredicate::NE, at_value, number(kernel.longest_sum()), "")?;
         builder.build_conditional_branch(builder.build_and(more, bound, "")?, add, done)?;
         builder.position_at_end(add);
         let left = builder.build_int_sub(count, at_value, "")?;

@@ -15,7 +15,6 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
-use super::state::Field;
 use crate::kernel::{Carried, Punt, TAP_BATCH, Tap};
 use crate::lower::{Memory, Res};
 
@@ -47,7 +46,7 @@ impl<'c> Kernel<'c, '_> {
     pub(super) fn tap(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, copy: &Copy<'_, 'c>) -> Res<()> {
         let builder = &self.builder;
         self.count_slot(state, self.slots.channel(copy.channel))?;
-        let head = builder.build_int_add(self.number(state, Field::Offset)?, self.resize(copy.skip, 64)?, "")?;
+        let head = builder.build_int_add(self.offset(state)?, self.resize(copy.skip, 64)?, "")?;
         let total = self.total(state)?;
         // Of a socket buffer workers have to see all headers, by which they finish what was left to devices.
         let bytes = match self.is_tc() {

@@ -72,7 +72,7 @@ impl<'c> Kernel<'c, '_> {
 
         builder.position_at_end(goes_on);
         let channel = self.resize(builder.build_int_sub(punted, self.long(1), "")?, 16)?;
-        let head = self.resize(self.number(state, Field::Offset)?, 32)?;
+        let head = self.resize(self.offset(state)?, 32)?;
         let total = self.total(state)?;
         // The packet itself ends here.
         self.set(state, Field::Verdict, self.verdict(Verdict::Drop))?;

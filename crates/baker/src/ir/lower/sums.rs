@@ -5,7 +5,10 @@ use super::Lowering;
 use super::changes::Changes;
 use crate::builtin::Function;
 use crate::check::hir::{Expr, LocalId};
-use crate::ir::{BinOp, CastOp, Checksum, CmpOp, Op, Ty, Value};
+use crate::ir::{BinOp, BitRange, CastOp, Checksum, CmpOp, Op, Ty, Value};
+
+/// Words of 32 bits that are summed up one by one: those of the longest TCP header.
+const MAX_WORDS: u128 = 15;
 
 impl<'p> Lowering<'p> {
     /// The functions named `checksum_…`.
@@ -20,7 +23,9 @@ impl<'p> Lowering<'p> {
             return Vec::new();
         }
         let checksum = self.declared(index).expect("the checker has seen to it");
-        self.asks_for_whole(index);
+        if call != Function::ChecksumOk {
+            self.asks_for_whole(index);
+        }
         let operands: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
         match (call, &operands[..]) {
             (Function::ChecksumAdjust, &[old, new]) => {
@@ -33,17 +38,7 @@ impl<'p> Lowering<'p> {
             }
             (Function::ChecksumOk, _) => {
                 self.apply_checksums(index);
-                let (sum, right) = self.whole_sum(index, checksum, operands.first().copied());
-                let ones = self.b.constant(32, 0xffff);
-                let equal = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, sum, ones));
-                let mut ok = self.b.binary(BinOp::And, equal, right);
-                if checksum.optional {
-                    let bits = self.field_bits(index, checksum.field as u32);
-                    let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
-                    let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero));
-                    ok = self.b.binary(BinOp::Or, ok, none);
-                }
-                vec![ok]
+                vec![self.is_right(index, checksum, &operands)]
             }
             (Function::ChecksumPayload, _) => {
                 self.apply_checksums(index);
@@ -73,6 +68,84 @@ impl<'p> Lowering<'p> {
             }
             _ => unreachable!("the checker counts arguments"),
         }
+    }
+
+    /// Whether a checksum is right, with the pseudo header's sum if it covers one, of a number of bytes if that is
+    /// given. One that a device is still to compute is, and has the number that the pseudo header adds up to; no bytes
+    /// are summed up then, which may be those of a super-packet.
+    fn is_right(&mut self, index: usize, checksum: Checksum, operands: &[Value]) -> Value {
+        let (pseudo, bytes) = operands.split_at(usize::from(checksum.pseudo));
+        let bytes = bytes.first().copied();
+        let &[pseudo] = pseudo else { return self.adds_up(index, checksum, None, bytes) };
+        if !self.operations {
+            return self.adds_up(index, checksum, Some(pseudo), bytes);
+        }
+        let bits = self.field_bits(index, checksum.field as u32);
+        let (found, sum) = (self.load_bits(index, bits), self.folded(pseudo));
+        let sum = self.b.push(Ty::Int(16), Op::Cast(CastOp::Trunc, sum));
+        let right = self.b.var(Ty::Int(1));
+        let (same, zero) = (self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, sum)), self.b.constant(16, 0));
+        // No pseudo header adds up to 0.
+        let any = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ne, sum, zero));
+        let left = self.b.binary(BinOp::And, same, any);
+        self.b.set(right, left);
+        let computed = self.not(left);
+        self.where_(computed, |this| {
+            let sum = this.adds_up(index, checksum, Some(pseudo), bytes);
+            this.b.set(right, sum);
+        });
+        self.b.get(right)
+    }
+
+    /// Whether all that a checksum covers adds up to 0xffff, or it is none (RFC 1071).
+    fn adds_up(&mut self, index: usize, checksum: Checksum, pseudo: Option<Value>, bytes: Option<Value>) -> Value {
+        let ones = self.b.constant(32, 0xffff);
+        let is_ones = |this: &mut Self, sum| this.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, sum, ones));
+        let mut ok = match bytes {
+            None => {
+                let (sum, right) = self.whole_sum(index, checksum, pseudo);
+                let equal = is_ones(self, sum);
+                self.b.binary(BinOp::And, equal, right)
+            }
+            Some(bytes) => {
+                let ok = self.b.var(Ty::Int(1));
+                let length = self.length(index);
+                let there = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, length));
+                self.b.set(ok, there);
+                self.where_(there, |this| {
+                    let mut sum = this.sum_of_first(index, bytes);
+                    if let Some(pseudo) = pseudo {
+                        let pseudo = this.fold_carry(pseudo);
+                        sum = this.b.binary(BinOp::Add, sum, pseudo);
+                    }
+                    let sum = this.folded(sum);
+                    let equal = is_ones(this, sum);
+                    this.b.set(ok, equal);
+                });
+                self.b.get(ok)
+            }
+        };
+        if checksum.optional {
+            let bits = self.field_bits(index, checksum.field as u32);
+            let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
+            let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero));
+            ok = self.b.binary(BinOp::Or, ok, none);
+        }
+        ok
+    }
+
+    /// Sum of the bytes from a handle's header on, which are there: less than 2^22. A few are read as words, which
+    /// other reads of the same header may have read.
+    fn sum_of_first(&mut self, index: usize, bytes: Value) -> Value {
+        let few = self.b.as_constant(bytes).filter(|bytes| *bytes % 4 == 0 && *bytes <= MAX_WORDS * 4);
+        let Some(few) = few else { return self.head_sum(index, bytes) };
+        let (mut sum, sixteen, low) = (self.b.constant(32, 0), self.b.constant(32, 16), self.b.constant(32, 0xffff));
+        for word in 0..few as u32 / 4 {
+            let word = self.load_bits(index, BitRange { offset: word * 32, width: 32 });
+            let halves = [self.b.binary(BinOp::LShr, word, sixteen), self.b.binary(BinOp::And, word, low)];
+            sum = halves.into_iter().fold(sum, |sum, half| self.sum_of(sum, half));
+        }
+        self.aligned(sum, None, self.base(index))
     }
 
     /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo

@@ -10,6 +10,7 @@ use codegen::kernel::{Hook, Tap};
 use super::super::sys;
 use super::*;
 use crate::tests::hosts::{BYTES, Hosts, both_have_all};
+use crate::tests::super_packet::Super;
 use crate::xdp::TapRing;
 
 /// `TC_ACT_UNSPEC`, `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
@@ -136,6 +137,56 @@ const TRANSLATE: &str = "import \"net/ipv4\"; import \"net/tcp\";
             channel_put(output, pkt);
         } }
     program { rx -> m.input; m.output -> tx; }";
+
+/// Segments whose checksum is right: by all of their bytes, and those without data by their headers alone.
+const CHECKED: &str = "import \"net/ipv4\"; import \"net/tcp\";
+    drop_reason wrong, wrong_bare;
+    module m { in ether input; out ether output;
+        ppf p(ether_packet_t *pkt) from input {
+            ipv4_packet_t *ip = packet_peek(pkt);
+            tcp_packet_t *tcp = packet_peek(ip, 20);
+            u32 length = ip->total_length - 20;
+            u32 sum = ipv4_pseudo_sum(ip->src, ip->dst, IP_PROTO_TCP, length);
+            if (!checksum_ok(tcp, sum)) { packet_drop(pkt, wrong); return; }
+            if (length == (u32) tcp->data_offset << 2 && !tcp_bare_checksum_ok(tcp, sum)) {
+                packet_drop(pkt, wrong_bare);
+                return;
+            }
+            if (!checksum_ok(tcp, sum, length)) { packet_drop(pkt, malformed); return; }
+            channel_put(output, pkt);
+        } }
+    program { rx -> m.input; m.output -> host; }";
+
+/// In the kernel's test run checksums that devices are to compute look as on arrival, though the kernel knows of none.
+#[test]
+fn checksums_are_right_that_devices_are_to_compute() {
+    for (spill, apart) in [(false, false), (true, true)] {
+        let at_tc = AtTc::new(CHECKED, Options { spill, apart, ..Options::default() });
+        let dropped = |name: &str| {
+            let id = at_tc.split.workers.drop_reasons.iter().position(|reason| reason.name == name).unwrap();
+            at_tc.dropped(DropId(id as u32))
+        };
+        let mut wrong = 0;
+        for payload in [0, 1, 7, 500, 512, 513, 1460] {
+            for options in [0, 12] {
+                let mut packet = Super::new(false, true, payload);
+                packet.tcp_options = options;
+                let computed = packet.finished(|_| {});
+                for whole in [&computed, &packet.bytes()] {
+                    assert_eq!(at_tc.loaded.run(whole).unwrap().verdict, NEXT, "{payload} {options}");
+                }
+                for damaged in [computed.len() - 1, 14 + 20 + 5, 14 + 12] {
+                    let mut computed = computed.clone();
+                    computed[damaged] ^= 0x10;
+                    wrong += 1;
+                    let ran = at_tc.loaded.run(&computed).unwrap();
+                    assert_eq!((ran.verdict, dropped("wrong")), (SHOT, wrong), "{payload} {options}: damaged");
+                }
+            }
+        }
+        assert_eq!((dropped("wrong_bare"), at_tc.dropped(DropId::MALFORMED)), (0, 0));
+    }
+}
 
 /// The same stream both ways, while two programs take each other's place every few milliseconds; how many packets
 /// there were, and how many of them were super-packets.

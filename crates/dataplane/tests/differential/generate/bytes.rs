@@ -197,7 +197,13 @@ impl Body<'_> {
                 let payload = self.scalar(unsigned(32), 1);
                 self.line(format!("checksum_set({}{sum}, {payload});", handle.name));
             }
-            0 => self.where_done(format!("checksum_ok({}{sum})", handle.name)),
+            0 => {
+                let bytes = match self.n.chance(30) {
+                    true if payload => format!(", {}", self.offset()),
+                    _ => String::new(),
+                };
+                self.where_done(format!("checksum_ok({}{sum}{bytes})", handle.name));
+            }
             1 => self.line(format!("checksum_set({}{sum});", handle.name)),
             _ => {
                 let ty = Ty::Int { width: super::types::width(self.n), signed: self.n.chance(20) };
