@@ -164,20 +164,21 @@ impl Attached {
         sys::link_update(&self.link, program)
     }
 
-    /// Takes the program with a number off traffic control's ingress of an interface, where a link holds it.
-    pub fn clear_ingress(program: u32, interface: i32) -> io::Result<()> {
-        sys::links_detach(Hook::Tc, program, interface).map(drop)
-    }
-
-    /// Takes another owner's XDP program off an interface, if there is one.
-    pub fn clear(interface: i32, netlink: &Netlink) -> io::Result<()> {
-        let Some(program) = netlink.link(interface)?.program else { return Ok(()) };
-        if sys::links_detach(Hook::Xdp, program, interface)? {
+    /// Takes the program with a number off an interface.
+    pub fn clear(hook: Hook, program: u32, interface: i32, netlink: &Netlink) -> io::Result<()> {
+        // At traffic control what no link holds is somebody else's in any case.
+        if sys::links_detach(hook, program, interface)? || hook == Hook::Tc {
             return Ok(());
         }
         // To take off what is not there is no error.
         let native = netlink.detach(interface, NATIVE);
         netlink.detach(interface, GENERIC).or(native)
+    }
+
+    /// Takes another owner's XDP program off an interface, if there is one.
+    pub fn clear_xdp(interface: i32, netlink: &Netlink) -> io::Result<()> {
+        let program = netlink.link(interface)?.program;
+        program.map_or(Ok(()), |program| Self::clear(Hook::Xdp, program, interface, netlink))
     }
 
     /// What runs it.

@@ -14,7 +14,6 @@ use super::sys as xsk;
 use super::umem::{Bound, BoundSocket, KernelFrames, Refusal, Step, Umem, Wanted};
 use crate::ports::count::Count;
 use crate::ports::error::PortError;
-use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
 use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
@@ -210,7 +209,7 @@ impl Port {
         let taken = |e| self.attach_error(e);
         let is_kept = self.take.takes_over(index, &self.netlink);
         if self.replaces && !is_kept {
-            let cleared = Attached::clear(index, &self.netlink);
+            let cleared = Attached::clear_xdp(index, &self.netlink);
             cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
         }
         if !is_kept {
@@ -349,10 +348,7 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(program) => {
-                let left = program.and_then(left_behind);
-                self.error(left.unwrap_or_else(|| error.to_string().replace("NAME", &self.interface)))
-            }
+            Taken(_) => self.error(error.to_string().replace("NAME", &self.interface)),
             Refused { .. } | Ingress(_) | Name(_) => self.error(error.to_string()),
         }
     }

@@ -49,17 +49,15 @@ pub struct Tc {
 }
 
 impl Tc {
-    /// Opens an interface for a number of workers, in place of what a Millrace that has ended has left there if it
-    /// `replaces`. Also gives a line about how it works.
+    /// Opens an interface for a number of workers. Also gives a line about how it works.
     pub fn open(
         lock: &Arc<InterfaceLock>,
         workers: usize,
         path: Arc<FastPath>,
         role: PortRole,
-        replaces: bool,
     ) -> Result<(Vec<Self>, String), PortError> {
         let interface = lock.interface();
-        let (port, device, about) = Port::open(lock.clone(), path, role, replaces)?;
+        let (port, device, about) = Port::open(lock.clone(), path, role)?;
         let port = Arc::new(port);
         let watched = port.clone();
         let watch = Repeated::start("watch", WATCH, move || watched.watch());
