@@ -203,8 +203,9 @@ impl Port {
 
     /// Opens sockets for all workers, and lets packets in.
     fn fill(&self, state: &mut State, index: i32, until: Instant) -> Result<(), PortError> {
-        // What was there was for an interface that is gone.
-        *state = State::default();
+        // What was there was for an interface that is gone, or has another name now.
+        let before = std::mem::take(state).index;
+        self.take.let_go(before);
         self.lock.take(index)?;
         let taken = |e| self.attach_error(e);
         let is_kept = self.take.takes_over(index, &self.netlink);

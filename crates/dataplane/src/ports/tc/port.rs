@@ -111,8 +111,9 @@ impl Port {
 
     /// Lets packets in.
     fn fill(&self, state: &mut State, index: i32) -> Result<(), PortError> {
-        // What was there was for an interface that is gone.
-        *state = State::default();
+        // What was there was for an interface that is gone, or has another name now.
+        let before = std::mem::take(state).index;
+        self.path.let_go(before);
         self.lock.take(index)?;
         if !sys::is_ethernet(&self.ask, &self.interface).map_err(|e| self.error(format!("cannot be examined: {e}")))? {
             return Err(self.error("its packets have no Ethernet header"));
