@@ -7,6 +7,8 @@ use codegen::kernel::Hook;
 
 use super::hosts::{BYTES, Hosts, both_have_all};
 use super::live::{Host, TC, eventually, gro, in_namespace, ip};
+use super::segments::Unfinisher;
+use super::super_packet::Super;
 use super::xdp::prepare_at;
 use crate::ports::Driver;
 use crate::sys;
@@ -173,6 +175,48 @@ fn packets_that_a_port_does_not_send_are_counted() {
         left.send(&tagged);
         assert_eq!(right.receive().expect("the packet").1, Some(7));
         assert_eq!(counts(&whole(instance)), (1, 1));
+    });
+}
+
+#[test]
+fn the_longest_super_packets_are_handed_over() {
+    in_namespace(1, || {
+        gro(&["right"]);
+        let (sender, right) = (Unfinisher::on("left"), Host::on("right"));
+        let program = compiled(&BY_WORKERS.replace("HANDED_OVER", "pkt->type == 0x0800"));
+        let instance = prepare_at(TC, &program, 1).run().unwrap();
+        for bytes in [65_535 - 100, 65_535] {
+            let packet = Super::new(false, true, bytes - 20 - 32);
+            assert_eq!(packet.bytes().len(), bytes + 14);
+            sender.send(&packet, 1000);
+            let mut payload = Vec::<u8>::new();
+            while payload.len() < packet.payload.len() {
+                let (segment, _) = right.receive().expect("a segment arrives");
+                assert!(packet.is_right(&segment));
+                payload.extend(&segment[packet.headers()..]);
+            }
+            assert!(payload == packet.payload);
+        }
+        assert_eq!(whole(instance).dropped("no_worker"), 0);
+    });
+}
+
+#[test]
+fn an_interface_with_as_many_programs_as_there_may_be_says_so() {
+    in_namespace(1, || {
+        let mut others: Vec<OwnedFd> = (0..63).map(|_| dropping("a")).collect();
+        let start = || {
+            let options = codegen::kernel::Options { hook: Hook::Tc, ..Default::default() };
+            let (program, path) = FastPath::new(&compiled(FORWARD), baker::opt::Level::Cgpc, options).unwrap().unwrap();
+            let options = Options { fast_path: Some(Arc::new(path)), ..Options::default() };
+            Instance::start(program, &options, &[PortConfig::new("p", 1, TC("a"))])
+        };
+        let error = start().map(drop).unwrap_err().to_string();
+        let expected =
+            "a: takes no program at traffic control's ingress, which has as many of other owners as there may be";
+        assert!(error.contains(expected), "{error}");
+        others.pop();
+        whole(start().unwrap());
     });
 }
 

@@ -65,7 +65,7 @@ pub enum AttachError {
     )]
     Taken(Option<u32>),
     /// The kernel does not take it at traffic control's ingress.
-    #[error("takes no program at traffic control's ingress (Linux 6.6 or later is needed): {0}")]
+    #[error("takes no program at traffic control's ingress{why}: {0}", why = reason(.0))]
     Ingress(io::Error),
     /// It is to outlast the process, and cannot.
     #[error("has a program that cannot be named in the BPF file system: {0}")]
@@ -78,6 +78,15 @@ pub enum AttachError {
         /// What the kernel says.
         generic: io::Error,
     },
+}
+
+/// What lies behind an error of traffic control's ingress, where it does not say so itself.
+fn reason(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => " (Linux 6.6 or later is needed)",
+        Some(libc::ERANGE) => ", which has as many of other owners as there may be",
+        _ => "",
+    }
 }
 
 /// A program at an interface, until this is dropped.
@@ -157,6 +166,11 @@ impl Attached {
             // Where the kernel does not say, it says so when a program is attached.
             _ => Ok(()),
         }
+    }
+
+    /// Whether it is still there: with the interface it goes, also where another one has its index then.
+    pub fn is_there(&self) -> bool {
+        sys::link_info(&self.link).is_ok_and(|info| info.interface == self.interface())
     }
 
     /// Puts another program in its place, between two packets.

@@ -132,8 +132,9 @@ impl Tc {
 
     /// Looks at the interface: whether packets can pass, and if not, why.
     fn look(&mut self) {
-        let check = self.port.look(self.device.index);
-        self.trouble = match check {
+        // Of one that is gone, another one may have the index.
+        let index = sys::bound_interface(&self.socket).unwrap_or_default();
+        self.trouble = match self.port.look(index) {
             InterfaceCheck::Same(now) => {
                 self.device = now;
                 None

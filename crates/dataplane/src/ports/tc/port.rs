@@ -85,7 +85,8 @@ impl Port {
                 return InterfaceCheck::Trouble(why);
             }
         };
-        if state.index != now.index
+        let is_there = state.hold.as_ref().is_some_and(|(attached, _)| attached.is_there());
+        if (state.index != now.index || !is_there)
             && let Err(error) = self.fill(&mut state, now.index)
         {
             return InterfaceCheck::Trouble(error.0);
