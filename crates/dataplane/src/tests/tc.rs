@@ -2,11 +2,12 @@
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use codegen::kernel::Hook;
 
 use super::hosts::{BYTES, Hosts, both_have_all};
-use super::live::{Host, TC, eventually, gro, in_namespace, ip};
+use super::live::{Host, TC, eventually, gro, in_namespace, ip, run};
 use super::segments::Unfinisher;
 use super::super_packet::Super;
 use super::xdp::prepare_at;
@@ -175,6 +176,61 @@ fn packets_that_a_port_does_not_send_are_counted() {
         left.send(&tagged);
         assert_eq!(right.receive().expect("the packet").1, Some(7));
         assert_eq!(counts(&whole(instance)), (1, 1));
+    });
+}
+
+/// What an interface drops, here because its other end takes no packets as long, it counts; packets behind it pass.
+/// First the kernel sends them, then a worker.
+#[test]
+fn what_an_interface_drops_is_counted_once_and_others_pass() {
+    in_namespace(1, || {
+        gro(&["left", "a", "b", "right"]);
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        let instance = prepare_at(TC, &compiled(FORWARD), 1).run().unwrap();
+        run("tc", "qdisc replace dev b root noqueue");
+        ip("link set dev right mtu 600");
+        for (round, kind) in [(1, 0x88b6), (2, 0x88b7)] {
+            let short: Vec<_> = (0..200).map(|number| frame(kind, number, 600)).collect();
+            for (number, packet) in short.iter().enumerate() {
+                left.send(&frame(kind, number as u32, 1000));
+                left.send(packet);
+            }
+            short.iter().for_each(|packet| right.expect(packet));
+            let counts = |s: &crate::Snapshot| (s.dropped("tx_failed"), s.port("b").unwrap().tx_failed);
+            eventually(&instance, |s| counts(s) == (200 * round, 200 * round));
+        }
+        whole(instance);
+    });
+}
+
+/// As `tc` says it.
+fn dropped_by_queue(interface: &str) -> u64 {
+    let output = std::process::Command::new("tc").args(["-s", "qdisc", "show", "dev", interface]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, rest) = text.split_once("dropped ").expect("its statistics");
+    rest[..rest.find(',').unwrap()].parse().unwrap()
+}
+
+#[test]
+fn what_a_queueing_discipline_drops_is_counted() {
+    in_namespace(1, || {
+        gro(&["left", "a", "b", "right"]);
+        let left = Host::on("left");
+        let instance = prepare_at(TC, &compiled(FORWARD), 1).run().unwrap();
+        let mut before = 0;
+        for kind in [0x88b6, 0x88b7] {
+            // A further one begins at 0.
+            run("tc", "qdisc replace dev b root pfifo");
+            run("tc", "qdisc replace dev b root tbf rate 8kbit burst 1600 limit 3000");
+            (0..50).for_each(|number| left.send(&frame(kind, number, 1000)));
+            let counts = |s: &crate::Snapshot| (s.dropped("tx_failed"), s.port("b").unwrap().tx_failed);
+            let snapshot = eventually(&instance, |s| counts(s).0 >= before + 40);
+            std::thread::sleep(Duration::from_millis(50));
+            let all = before + dropped_by_queue("b");
+            assert_eq!(counts(&instance.snapshot()), (all, all), "{snapshot:#?}");
+            before = all;
+        }
+        whole(instance);
     });
 }
 
