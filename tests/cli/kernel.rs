@@ -127,6 +127,19 @@ fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_start_without_rights_says_what_it_takes() {
+    let (box_, _hosts) = network();
+    for driver in ["xdp", "tc"] {
+        let words = ["--bounding-set=-all,+net_raw", "--inh-caps=-all", env!("CARGO_BIN_EXE_millrace"), "run", PATCH];
+        let ports = [("l", "left"), ("r", "right")].map(|(port, name)| format!("--port={port}={driver}:{name}"));
+        let refused = box_.command("setpriv").args(words).args(ports).args(["--no-socket"]).run().unwrap();
+        let text = refused.both();
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(text.contains("it takes CAP_BPF and CAP_NET_ADMIN outside of user namespaces, or root;"), "{text}");
+    }
+}
+
+#[test]
 fn the_engine_says_what_it_is() {
     let (box_, _hosts) = network();
     let run = |driver: &str, more: &[&str]| {

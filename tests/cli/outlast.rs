@@ -5,9 +5,9 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lab::{Namespace, RawPort, Running, Signal};
+use lab::{LinkConfig, Namespace, RawPort, Running, Signal, veth};
 
 use crate::frames::{ETH_EXPERIMENT, ethernet};
 use crate::instance::Runtime;
@@ -69,6 +69,53 @@ impl Rig {
         let socket = self.runtime.path("sock");
         let mut command = self.runtime.command(&["reload", "--socket", &socket]);
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    }
+}
+
+/// A port goes over to the interface that gets its name, and leaves the one that had it alone.
+#[test]
+fn an_interface_that_is_renamed_keeps_no_program() {
+    for driver in ["xdp", "tc"] {
+        let (box_, hosts) = network();
+        let runtime = Runtime::new();
+        let (file, state) = (runtime.write("sw.baker", &program(0)), runtime.path("state"));
+        let rig = Rig { driver, runtime, box_, file, state };
+        let gro = |host: &Namespace, device: &str| drop(host.check(&["ethtool", "-K", device, "gro", "on"]).unwrap());
+        hosts.iter().for_each(|host| gro(host, "eth0"));
+        let mut millrace = rig.start();
+        let [mut old, mut right] = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+        let frame = |number: u8| ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[number; 60]);
+        old.send(&frame(1)).unwrap();
+        assert_eq!(right.recv(PATIENCE).unwrap(), Some(frame(1)));
+        for change in [&["down"][..], &["name", "before"]] {
+            rig.box_.check(&[&["ip", "link", "set", "dev", "left"], change].concat()).unwrap();
+        }
+        rig.box_.check(&["ip", "link", "set", "dev", "before", "up"]).unwrap();
+        veth(&hosts[0], "eth1", &rig.box_, "left").unwrap();
+        rig.box_.configure("left", &LinkConfig::port()).unwrap();
+        hosts[0].configure("eth1", &LinkConfig::host()).unwrap();
+        gro(&hosts[0], "eth1");
+        let mut new = RawPort::open(&hosts[0], "eth1").unwrap();
+        let start = Instant::now();
+        while right.recv(Duration::from_millis(20)).unwrap() != Some(frame(2)) {
+            assert!(start.elapsed() < PATIENCE, "{driver}: {}", millrace.both());
+            new.send(&frame(2)).unwrap();
+        }
+        while right.recv(Duration::from_millis(200)).unwrap().is_some() {}
+        old.send(&frame(3)).unwrap();
+        new.send(&frame(4)).unwrap();
+        assert_eq!(right.recv(PATIENCE).unwrap(), Some(frame(4)), "{driver}");
+        right.send(&frame(5)).unwrap();
+        assert_eq!(new.recv(PATIENCE).unwrap(), Some(frame(5)), "{driver}");
+        // The new one is named: it goes on without the process.
+        millrace.signal(Signal::SIGKILL).unwrap();
+        millrace.wait(PATIENCE).unwrap();
+        new.send(&frame(6)).unwrap();
+        assert_eq!(right.recv(PATIENCE).unwrap(), Some(frame(6)), "{driver}");
+        let mut millrace = rig.start();
+        millrace.signal(Signal::SIGTERM).unwrap();
+        millrace.wait(PATIENCE).unwrap();
+        assert_eq!(old.recv(Duration::from_millis(1)).unwrap(), None);
     }
 }
 

@@ -98,11 +98,14 @@ struct Started {
     text: String,
 }
 
+/// Packets pass, each of them once.
 fn passes(wires: &mut [RawPort; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
-        let frame = ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[7; 60]);
-        wires[from].send(&frame).unwrap();
-        assert_eq!(wires[to].recv(PATIENCE).unwrap(), Some(frame));
+        let frames = [7, 8].map(|number| ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[number; 60]));
+        for frame in &frames {
+            wires[from].send(frame).unwrap();
+            assert_eq!(wires[to].recv(PATIENCE).unwrap().as_ref(), Some(frame));
+        }
     }
 }
 
@@ -151,19 +154,36 @@ fn outlasts(driver: &str, hook: &str) {
     // Another state does not take over, and says whose program is there.
     let path = |name| machine.runtime.path(name);
     let (file, other) = (path("sw.baker"), path("other"));
-    let [left, right] = [("l", "left"), ("r", "right")].map(|(port, name)| format!("{port}={driver}:{name}"));
-    let more = ["run", &file, "--state", &other, "--no-socket", "--port", &left, "--port", &right];
-    let words = machine.words(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..]].concat());
-    let refused = machine.box_.command(&words[0]).args(&words[1..]).run().unwrap().both();
     let expected = format!(
         "left: has the program of a Millrace that has ended and whose state is in {}: start with that state, which takes over, \
          or remove /sys/fs/bpf/millrace/edge_1, and with it the program",
         path("state")
     );
-    assert!(refused.contains(&expected), "{refused}");
+    for driver in ["xdp", "tc", "afxdp", "afpacket", "auto"] {
+        let [left, right] = [("l", "left"), ("r", "right")].map(|(port, name)| format!("{port}={driver}:{name}"));
+        let more = ["run", &file, "--state", &other, "--no-socket", "--port", &left, "--port", &right];
+        let words = machine.words(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..]].concat());
+        let refused = machine.box_.command(&words[0]).args(&words[1..]).run().unwrap().both();
+        assert!(refused.contains(&expected), "{driver}: {refused}");
+    }
     assert!(!machine.names().contains("sw"), "{}", machine.names());
     passes(&mut wires);
+    // It is taken off where that is asked for, also by ports that have a program at the other hook, or none.
+    let at_other_hook = if driver == "xdp" { "tc" } else { "xdp" };
+    for replacing in [at_other_hook, "afxdp", "afpacket"] {
+        let started = machine.start(replacing, &service, "other", "other");
+        passes(&mut wires);
+        machine.end(started, "-TERM");
+        let started = machine.start(driver, &service, "state", "edge");
+        machine.end(started, "-KILL");
+        passes(&mut wires);
+    }
+    // With the state that it was left for it goes, too.
+    let started = machine.start(at_other_hook, &service, "state", "edge");
+    passes(&mut wires);
+    machine.end(started, "-KILL");
     let started = machine.start(driver, &service, "state", "edge");
+    passes(&mut wires);
     machine.end(started, "-TERM");
     // An orderly end leaves nothing.
     assert_eq!(machine.names(), "");

@@ -98,9 +98,9 @@ pub const TAP_BATCH: u64 = 256;
 
 impl Tap {
     /// Bytes of copies that records have room for: one of these sizes, for the kernel's verifier must know how long a
-    /// record is. A short packet, one of an Ethernet, and the longest.
+    /// record is. A short packet, one of an Ethernet, and the longest: 65535 bytes of IP behind Ethernet and tags.
     pub fn classes(frags: bool) -> &'static [u64] {
-        if frags { &[256, 1536, 9216, 1 << 16] } else { &[256, 1536, ROOM] }
+        if frags { &[256, 1536, 9216, (1 << 16) + 64] } else { &[256, 1536, ROOM] }
     }
 
     /// Bytes of a record for copies of so many.

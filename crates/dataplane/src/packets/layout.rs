@@ -1,6 +1,7 @@
 //! Where the headers of a packet lie: Ethernet, tags of VLANs, IP, TCP or UDP.
 
 use wire::bytes::u16_at;
+use wire::checksum::checksum;
 
 use crate::sys::{ETHERNET, TAG, TAG_AT};
 
@@ -25,8 +26,9 @@ pub struct Layout {
     pub transport: usize,
     /// What that is.
     pub protocol: u8,
-    /// A routing header says where it goes in the end, which the pseudo header has (RFC 8200 section 8.1).
-    pub is_routed: bool,
+    /// Where the address lies to which it goes in the end, which the pseudo header has (RFC 8200 section 8.1); `None`
+    /// where a routing header says that in a way that is not known.
+    destination: Option<usize>,
 }
 
 impl Layout {
@@ -55,24 +57,36 @@ impl Layout {
         let is_fragment = u16_at(packet, ip + 6)? & 0x3fff != 0;
         let protocol = *packet.get(ip + 9)?;
         let is_right = header >= 20 && !is_fragment;
-        is_right.then_some(Layout { ip, is_ipv6: false, transport: ip + header, protocol, is_routed: false })
+        let destination = Some(ip + 16);
+        is_right.then_some(Layout { ip, is_ipv6: false, transport: ip + header, protocol, destination })
     }
 
     fn of_ipv6(packet: &[u8], ip: usize) -> Option<Layout> {
-        let (mut protocol, mut transport, mut is_routed) = (*packet.get(ip + 6)?, ip + 40, false);
+        let (mut protocol, mut transport, mut destination) = (*packet.get(ip + 6)?, ip + 40, Some(ip + 24));
         // Each is at least 8 bytes long, so the packet's end ends this.
         while matches!(protocol, HOP_BY_HOP | ROUTING | DESTINATION) {
-            is_routed |= protocol == ROUTING;
             let length = (usize::from(*packet.get(transport + 1)?) + 1) * 8;
+            if protocol == ROUTING {
+                destination = match *packet.get(transport + 2..transport + 4)? {
+                    // It has been to all that it was to pass.
+                    [_, 0] => destination,
+                    // The last one of a list: of type 0 (RFC 2460), and of type 2 (RFC 6275), which has one.
+                    [0 | 2, _] if length >= 24 => Some(transport + length - 16),
+                    // The first one of a list: segments (RFC 8754).
+                    [4, _] if length >= 24 => Some(transport + 8),
+                    _ => None,
+                };
+            }
             (protocol, transport) = (packet[transport], transport + length);
         }
-        Some(Layout { ip, is_ipv6: true, transport, protocol, is_routed })
+        Some(Layout { ip, is_ipv6: true, transport, protocol, destination })
     }
 
-    /// Where the two addresses lie, one behind the other.
-    pub fn addresses(&self) -> std::ops::Range<usize> {
-        let (start, bytes) = if self.is_ipv6 { (8, 32) } else { (12, 8) };
-        self.ip + start..self.ip + start + bytes
+    /// The sum (RFC 1071) of the two addresses that the pseudo header has.
+    pub fn addresses(&self, packet: &[u8]) -> Option<u16> {
+        let (source, bytes) = if self.is_ipv6 { (self.ip + 8, 16) } else { (self.ip + 12, 4) };
+        let sum = |at: usize, start: u16| packet.get(at..at + bytes).map(|address| !checksum(address, start.into()));
+        sum(self.destination?, sum(source, 0)?)
     }
 
     /// Bytes of the IP packet, as its header says.

@@ -4,7 +4,8 @@
 //!
 //! Segments are those that Linux makes (`tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment`): equal payloads but
 //! for the last, identifications one after the other (RFC 6864 lets those of packets that must not be fragmented be
-//! anything), sequence numbers that follow each other, FIN and PSH in the last one only, CWR in the first.
+//! anything), sequence numbers that follow each other, FIN and PSH in the last one only, CWR in the first, or in all
+//! (accurate ECN).
 //!
 //! A checksum is added up over a segment that was just written, so its bytes are in the nearest cache.
 
@@ -17,7 +18,7 @@ use super::layout::{Layout, SCTP, TCP, UDP};
 use super::unfinished::{Checksum, Cut, Kind, Refused, Unfinished};
 use crate::sys::{ETHERNET, TAG, TAG_AT};
 
-/// Congestion window reduced (RFC 3168 section 6.1.2).
+/// Congestion window reduced (RFC 3168 section 6.1.2), or a bit of a count (RFC 9768 section 3.2).
 const CWR: u8 = 0x80;
 /// What UDP has in place of a checksum of zero, which says that there is none (RFC 768).
 const ZERO: u16 = 0xffff;
@@ -46,10 +47,11 @@ enum Task {
     Cut(Division),
 }
 
-/// A checksum within a whole packet: what it covers from where on, and where it is stored.
+/// A checksum within a whole packet: what it covers, and where it is stored.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     start: usize,
+    end: usize,
     place: usize,
     is_crc: bool,
 }
@@ -64,6 +66,8 @@ struct Division {
     size: usize,
     /// The sum of the pseudo header without the length.
     pseudo: u32,
+    /// Whether CWR is every segment's.
+    keeps_cwr: bool,
 }
 
 impl Segments {
@@ -163,13 +167,14 @@ impl Segments {
 }
 
 /// The checksum that a header describes, if it lies within the packet.
-fn sum(packet: &[u8], Checksum { start, place }: Checksum) -> Result<Sum, Refused> {
-    let mut sum = Sum { start: start.into(), place: usize::from(start) + usize::from(place), is_crc: false };
+fn sum(packet: &[u8], Checksum { start, place, len }: Checksum) -> Result<Sum, Refused> {
+    let end = len.map_or(packet.len(), |len| usize::from(start) + usize::from(len));
+    let mut sum = Sum { start: start.into(), end, place: usize::from(start) + usize::from(place), is_crc: false };
     // Only by what the packet is can it be told apart from a checksum of two bytes at that place.
     sum.is_crc = place == SCTP_CHECKSUM
         && Layout::of(packet).is_some_and(|layout| layout.protocol == SCTP && layout.transport == sum.start);
     let bytes = if sum.is_crc { 4 } else { 2 };
-    let is_inside = sum.start >= ETHERNET && sum.place + bytes <= packet.len();
+    let is_inside = sum.start >= ETHERNET && sum.place + bytes <= end && end <= packet.len();
     is_inside.then_some(sum).ok_or(Refused::ChecksumOutside)
 }
 
@@ -178,12 +183,12 @@ impl Sum {
     fn finish(&self, packet: &mut [u8]) {
         if self.is_crc {
             packet[self.place..self.place + 4].fill(0);
-            let crc = crc32c(&packet[self.start..]);
+            let crc = crc32c(&packet[self.start..self.end]);
             packet[self.place..self.place + 4].copy_from_slice(&crc.to_le_bytes());
             return;
         }
         // The field is part of what is added up.
-        let sum = match checksum(&packet[self.start..], 0) {
+        let sum = match checksum(&packet[self.start..self.end], 0) {
             0 => ZERO,
             sum => sum,
         };
@@ -219,11 +224,10 @@ impl Division {
                 let length = (packet.len() - layout.transport) as u16;
                 u16_at(packet, place).map(|field| u32::from(field) + u32::from(!length))
             }
-            None if layout.is_routed => None,
-            None => Some(u32::from(!checksum(&packet[layout.addresses()], 0)) + u32::from(layout.protocol)),
+            None => layout.addresses(packet).map(|sum| u32::from(sum) + u32::from(layout.protocol)),
         };
         let pseudo = pseudo.ok_or(Refused::BadHeaders)?;
-        Ok(Division { layout, headers, size: cut.size.into(), pseudo })
+        Ok(Division { layout, headers, size: cut.size.into(), pseudo, keeps_cwr: cut.keeps_cwr })
     }
 
     /// Makes of the super-packet's headers those of a segment: the one with this number, behind so many bytes of
@@ -248,7 +252,7 @@ impl Division {
             segment[transport + 4..transport + 8].copy_from_slice(&sequence.to_be_bytes());
             let flags = &mut segment[transport + 13];
             *flags &= !if is_last { 0 } else { FIN | PSH };
-            *flags &= !if number == 0 { 0 } else { CWR };
+            *flags &= !if number == 0 || self.keeps_cwr { 0 } else { CWR };
         } else {
             put(segment, transport + 4, length as u16);
         }

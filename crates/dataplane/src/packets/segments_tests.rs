@@ -1,5 +1,6 @@
 //! Segments against packets made up by other code; what the kernel makes of the same is `tests::segments`.
 
+use super::inferred::inferred;
 use super::layout::Layout;
 use super::{Checksum, Cut, Kind, Refused, Segments, Unfinished};
 use crate::testing::SplitMix64;
@@ -51,6 +52,27 @@ fn segments_have_all_bytes_and_right_headers() {
     }
 }
 
+/// Of accurate ECN (RFC 9768) the flag CWR is in all segments, where the header says so, where it does not say that the
+/// sender is one of RFC 3168, and where there is no header.
+#[test]
+fn cwr_of_accurate_ecn_is_in_all_segments() {
+    for is_ipv6 in [false, true] {
+        let of = Super { flags: 0x98, ..Super::new(is_ipv6, true, 3000) };
+        let (header, kind) = (of.header(1000), if is_ipv6 { 4 } else { 1 });
+        let flags = |left: Unfinished| {
+            let all = divide(&of.bytes(), &left, None).unwrap();
+            assert!(all.iter().all(|segment| of.is_right(segment)));
+            all.iter().map(|segment| segment[of.transport() + 13]).collect::<Vec<_>>()
+        };
+        for (more, expected) in [(0x80, [0x90, 0x10, 0x18]), (0x10, [0x90, 0x90, 0x98]), (0, [0x90, 0x90, 0x98])] {
+            let mut header = header;
+            header[1] = kind | more;
+            assert_eq!(flags(Unfinished::read(&header).unwrap()), expected, "{more:#x}");
+        }
+        assert_eq!(flags(inferred(&of.bytes(), 1000).unwrap()), [0x90, 0x90, 0x98]);
+    }
+}
+
 #[test]
 fn a_tag_beside_a_packet_comes_into_each_segment() {
     let of = Super::new(false, true, 3000);
@@ -94,7 +116,7 @@ fn sctp_has_another_checksum() {
     // What the checksum field has does not count: this is the CRC of 32 zeros (RFC 3720 section B.4).
     packet.extend([0; 32]);
     packet[42..46].fill(0xee);
-    let sum = |place| Unfinished { checksum: Some(Checksum { start: 34, place }), cut: None };
+    let sum = |place| Unfinished { checksum: Some(Checksum { start: 34, place, len: None }), cut: None };
     let all = divide(&packet, &sum(8), None).unwrap();
     assert_eq!(all[0][42..46], 0x8a91_36aau32.to_le_bytes());
     assert_eq!((&all[0][..42], &all[0][46..]), (&packet[..42], &packet[46..]));
@@ -148,7 +170,7 @@ fn what_cannot_be_is_refused() {
     for len in 0..50 {
         assert!(refused(&|packet, _| packet.truncate(len)).is_some(), "{len}");
     }
-    let cut = Unfinished { checksum: None, cut: Some(Cut { kind: Kind::ByHeaders, size: 1000 }) };
+    let cut = Unfinished { checksum: None, cut: Some(Cut { kind: Kind::ByHeaders, size: 1000, keeps_cwr: true }) };
     assert_eq!(divide(&[], &Unfinished::default(), None), Err(Refused::BadHeaders));
     // Without a word about the checksum it is found by the headers.
     assert!(divide(&of.bytes(), &cut, None).unwrap().iter().all(|segment| of.is_right(segment)));

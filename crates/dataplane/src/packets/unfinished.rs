@@ -5,11 +5,12 @@
 pub const HEADER: usize = 10;
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`
 const NEEDS_CHECKSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_GSO_TCPV4` and others of that name; `ECN` goes with those of TCP.
+/// `VIRTIO_NET_HDR_GSO_TCPV4` and others of that name; `ECN` or `ACCECN` goes with those of TCP.
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
+const ACCECN: u8 = 0x10;
 
 /// What is left to be done with a packet; the default is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,10 +24,12 @@ pub struct Unfinished {
 /// A checksum that is to be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// The first byte that it covers, from the beginning of the packet. It covers all to the packet's end.
+    /// The first byte that it covers, from the beginning of the packet.
     pub start: u16,
     /// Where it is stored, from `start` on.
     pub place: u16,
+    /// How many bytes it covers; `None`: all to the packet's end.
+    pub len: Option<u16>,
 }
 
 /// How a super-packet is to be divided.
@@ -36,6 +39,9 @@ pub struct Cut {
     pub kind: Kind,
     /// Bytes of payload of each segment but the last.
     pub size: u16,
+    /// Of TCP: its flag CWR is every segment's (accurate ECN, RFC 9768), and not the first one's alone (RFC 3168
+    /// section 6.1.2).
+    pub keeps_cwr: bool,
 }
 
 /// What a super-packet holds.
@@ -93,17 +99,19 @@ impl Unfinished {
     pub fn read(header: &[u8; HEADER]) -> Result<Unfinished, Refused> {
         let [flags, segmentation, ..] = *header;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-        let checksum = Checksum { start: word(6), place: word(8) };
-        let kind = match segmentation & !ECN {
+        let checksum = Checksum { start: word(6), place: word(8), len: None };
+        let kind = match segmentation & !(ECN | ACCECN) {
             0 => None,
             TCP_V4 => Some(Kind::TcpV4),
             TCP_V6 => Some(Kind::TcpV6),
             UDP_L4 => Some(Kind::Udp),
             _ => return Err(Refused::UnknownSegmentation),
         };
+        // Kernels say so of each sender of RFC 3168. Of accurate ECN some say nothing (Linux 6.18).
+        let keeps_cwr = segmentation & ECN == 0 || segmentation & ACCECN != 0;
         Ok(Unfinished {
             checksum: (flags & NEEDS_CHECKSUM != 0).then_some(checksum),
-            cut: kind.map(|kind| Cut { kind, size: word(4) }),
+            cut: kind.map(|kind| Cut { kind, size: word(4), keeps_cwr }),
         })
     }
 
@@ -113,7 +121,7 @@ impl Unfinished {
     pub fn header(&self, headers: u16, marked: bool) -> [u8; HEADER] {
         let mut header = [0; HEADER];
         let mut put = |at: usize, value: u16| header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
-        if let Some(Checksum { start, place }) = self.checksum {
+        if let Some(Checksum { start, place, .. }) = self.checksum {
             put(6, start);
             put(8, place);
         }

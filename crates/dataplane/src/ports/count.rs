@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::xdp::{Netlink, Statistics};
+use crate::xdp::{Netlink, QueueStatistics, Statistics};
 
 /// The counts of a port's interfaces, one after the other, since the port was opened.
 #[derive(Debug)]
 pub struct Count {
     netlink: Netlink,
-    /// What the interface could not send is what the fast path could not.
+    /// What the interface and its queueing discipline could not send is what the fast path could not.
     tells_failures: bool,
     state: Mutex<State>,
 }
@@ -23,6 +23,23 @@ struct State {
     before: Statistics,
     /// What all of them have.
     all: Statistics,
+    queue: QueueDrops,
+}
+
+/// What queueing disciplines have dropped. One that takes another one's place begins at 0.
+#[derive(Debug, Default)]
+struct QueueDrops {
+    /// As last asked.
+    last: QueueStatistics,
+    all: u64,
+}
+
+impl QueueDrops {
+    fn update(&mut self, now: QueueStatistics) {
+        let before = if now.handle == self.last.handle { self.last.drops } else { 0 };
+        self.all += u64::from(now.drops.checked_sub(before).unwrap_or(now.drops));
+        self.last = now;
+    }
 }
 
 impl State {
@@ -53,9 +70,15 @@ impl Count {
         Count { netlink, tells_failures, state: Mutex::default() }
     }
 
-    /// Packets that the interface could not send, of what was counted, where that says which the kernel could not send.
+    /// Packets that the interface could not send, of what was counted, and those that its queueing discipline has
+    /// dropped, where these say which the kernel could not send.
     pub fn failed(&self, counted: &Statistics) -> u64 {
-        if self.tells_failures { counted.tx_errors + counted.tx_dropped } else { 0 }
+        if !self.tells_failures {
+            return 0;
+        }
+        let mut state = self.lock();
+        self.look_at_queue(&mut state);
+        counted.tx_errors + counted.tx_dropped + state.queue.all
     }
 
     /// What was counted until now.
@@ -69,13 +92,28 @@ impl Count {
 
     /// From now on it is this interface that counts.
     pub fn follow(&self, index: i32) {
-        self.lock().go_over(Some(index), self.ask(index).unwrap_or_default());
+        let mut state = self.lock();
+        state.go_over(Some(index), self.ask(index).unwrap_or_default());
+        if self.tells_failures {
+            state.queue.last = self.netlink.queue(index).unwrap_or_default();
+        }
     }
 
     /// Nothing more is the port's.
     pub fn close(&self) {
         self.read();
-        self.lock().go_over(None, Statistics::default());
+        let mut state = self.lock();
+        if self.tells_failures {
+            self.look_at_queue(&mut state);
+        }
+        state.go_over(None, Statistics::default());
+    }
+
+    /// The kernel tells of all interfaces' queueing disciplines, or everybody; so this is not for each look.
+    fn look_at_queue(&self, state: &mut State) {
+        if let Some(now) = state.index.and_then(|index| self.netlink.queue(index).ok()) {
+            state.queue.update(now);
+        }
     }
 
     fn ask(&self, index: i32) -> Option<Statistics> {
@@ -103,5 +141,14 @@ mod tests {
         assert_eq!(state.all, seen(53, 3));
         state.update(seen(4, 10));
         assert_eq!(state.all, seen(54, 12));
+    }
+
+    #[test]
+    fn queueing_disciplines_of_an_interface_add_up() {
+        let mut seen = QueueDrops { last: QueueStatistics { handle: 1, drops: 7 }, all: 0 };
+        for (handle, drops, all) in [(1, 7, 0), (1, 10, 3), (2, 12, 15), (2, 12, 15), (2, 4, 19)] {
+            seen.update(QueueStatistics { handle, drops });
+            assert_eq!(seen.all, all);
+        }
     }
 }

@@ -4,15 +4,18 @@
 //! interface with index I there. Such names are the kernel's, one set per network namespace, and end with the process
 //! that has bound them, in whatever way it ends. The name of a second socket names that process;
 //! `/proc/thread-self/net/unix` lists it.
+//!
+//! A Millrace that has ended has no such name, but its program may have been left there: see [`LeftBehind`].
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::PortError;
+use super::left_behind::LeftBehind;
 
 /// How long a process that was killed may take to end; and, where this one had the interface a moment ago, a program
 /// that it has just started to let go of what it was born with.
@@ -24,6 +27,7 @@ pub struct InterfaceLock {
     interface: String,
     /// Of the instance.
     owner: String,
+    left: LeftBehind,
     held: Mutex<Option<Held>>,
 }
 
@@ -35,14 +39,19 @@ struct Held {
 }
 
 impl InterfaceLock {
-    /// Of no interface yet.
-    pub fn new(interface: &str, owner: &str) -> Self {
-        InterfaceLock { interface: interface.to_owned(), owner: owner.to_owned(), held: Mutex::default() }
+    /// Of no interface yet; what is `left` there when it becomes this instance's.
+    pub fn new(interface: &str, owner: &str, left: LeftBehind) -> Self {
+        InterfaceLock { interface: interface.to_owned(), owner: owner.to_owned(), left, held: Mutex::default() }
     }
 
     /// What the interface is called.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Index of the interface, once it is this instance's.
+    pub fn index(&self) -> Option<i32> {
+        self.held().as_ref().map(|held| held.index)
     }
 
     /// Takes the interface with an index, waiting a moment for a process that is about to end.
@@ -61,9 +70,9 @@ impl InterfaceLock {
         }
     }
 
-    /// Takes the interface with an index, in place of the one before, which is gone.
+    /// Takes the interface with an index, in place of the one before, which is gone or has another name.
     pub fn take(&self, index: i32) -> Result<(), PortError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held();
         if held.as_ref().is_some_and(|held| held.index == index) {
             return Ok(());
         }
@@ -75,8 +84,14 @@ impl InterfaceLock {
         let (process, owner) = (std::process::id(), &self.owner);
         let said = bind(&format!("{name}/{process}/{owner}"));
         let said = said.map_err(|error| PortError(format!("{}: cannot be locked: {error}", self.interface)))?;
+        // Only now is sure that whoever has left something has ended.
+        self.left.clear(index).map_err(|what| PortError(format!("{}: {what}", self.interface)))?;
         *held = Some(Held { index, _sockets: [lock, said] });
         Ok(())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn taken(&self, index: i32) -> PortError {
@@ -117,7 +132,7 @@ mod tests {
     fn an_interface_is_one_instances() {
         // No interface has these.
         let [first, second] = [i32::MAX - 7, i32::MAX - 8];
-        let [a, b] = ["a.1", "b"].map(|owner| InterfaceLock::new("eth9", owner));
+        let [a, b] = ["a.1", "b"].map(|owner| InterfaceLock::new("eth9", owner, LeftBehind::default()));
         a.wait(first).unwrap();
         a.wait(first).unwrap();
         b.wait(second).unwrap();
@@ -132,7 +147,7 @@ mod tests {
         assert!(b.take(first).is_err());
         drop(a);
         b.take(first).unwrap();
-        let c = InterfaceLock::new("eth9", "c");
+        let c = InterfaceLock::new("eth9", "c", LeftBehind::default());
         c.take(second).unwrap();
         // A process that says nothing.
         let name = name(i32::MAX - 9);

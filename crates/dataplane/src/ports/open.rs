@@ -7,6 +7,7 @@ use codegen::kernel::Hook;
 use super::afpacket::AfPacket;
 use super::afxdp::{AfXdp, Take, Umem};
 use super::error::PortError;
+use super::left_behind::LeftBehind;
 use super::lock::InterfaceLock;
 use super::pcap::PcapPort;
 use super::queue::{Opened, Queue};
@@ -76,7 +77,8 @@ pub(crate) struct Extras {
 pub(crate) fn open(driver: &Driver, role: PortRole, extras: Extras, common: &Common) -> Result<Opened, PortError> {
     // A TAP device the kernel itself lets one process have.
     let interface = driver.interface().filter(|_| !matches!(driver, Driver::Tap { .. }));
-    let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance));
+    let left = LeftBehind { path: common.fast_path.clone(), replaces: common.replaces };
+    let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance, left));
     // Of one that is not there the driver says so.
     let found = interface.and_then(|name| sys::interface(&sys::inet_socket().ok()?, name).ok());
     found.map_or(Ok(()), |interface| lock.wait(interface.index))?;
@@ -104,6 +106,12 @@ fn open_locked(
     }
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
+    }
+    if let (Driver::AfXdp { .. } | Driver::AfPacket { .. }, Some(path), Some(interface)) =
+        (driver, &common.fast_path, lock.index())
+    {
+        // What the process before has left there does not go on.
+        path.let_go(interface);
     }
     let workers = common.workers;
     let afxdp = |take| {
@@ -136,7 +144,7 @@ fn open_locked(
                      use afpacket:{interface} or auto:{interface}"
                 ))
             })?;
-            let (queues, about) = Tc::open(lock, workers, path, role, common.replaces)?;
+            let (queues, about) = Tc::open(lock, workers, path, role)?;
             return Ok(Opened { queues: boxed(queues), about: Some(about), warnings: Vec::new() });
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),

@@ -158,15 +158,26 @@ impl Queue for Tap {
             let count = (batch.len() - start).min(WINDOW);
             self.plan.make(count, |number| Some(batch.packet(start + number)));
             self.outgoing.make(&self.plan, batch, start, self.gso != Gso::Off);
-            for number in 0..self.outgoing.ready.len() {
+            // The message, and the packets in those before it.
+            let (mut number, mut passed) = (0, 0);
+            while let Some(&message) = self.outgoing.ready.get(number) {
                 // SAFETY: the pieces are of the batch, which is there, and of what was made for it.
                 let result = unsafe { self.outgoing.messages.write(&self.file, number) };
                 match result {
-                    Ok(()) => self.count(self.outgoing.ready[number], &mut sent),
+                    Ok(()) => self.count(message, &mut sent),
+                    // The kernel does not know such super-packets: its packets and all others leave one by one.
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) && message.packets > 1 => {
+                        self.gso = Gso::Off;
+                        self.outgoing.make(&self.plan, batch, start, false);
+                        number = passed;
+                        continue;
+                    }
                     // Such as one without a whole Ethernet header; those after it may be better.
                     Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
                     Err(error) => self.note(&error),
                 }
+                number += 1;
+                passed += usize::from(message.packets);
             }
         }
         sent

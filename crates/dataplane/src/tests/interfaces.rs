@@ -10,7 +10,7 @@ use crate::testing::{TO_HOST, frame};
 use crate::{EngineKind, FrameConfig, Options, PollMode};
 
 over_both!(1: forwards, vlan_tags_survive, too_long_packets_are_counted_and_the_rings_go_on, large_frames_carry_jumbo_packets,
-    an_interface_that_goes_down_and_comes_back, an_interface_that_is_removed);
+    an_interface_that_goes_down_and_comes_back, an_interface_that_is_removed, an_interface_that_is_made_again_with_its_index);
 
 fn forwards(driver: Make) {
     for poll in [PollMode::Interrupt, PollMode::Busy] {
@@ -176,6 +176,15 @@ fn an_interface_that_is_removed(driver: Make) {
     ip("link del dev right");
     let report = instance.stop();
     assert_eq!((report.free_frames, report.errors), (report.frames, vec!["port b: b: was removed".to_owned()]));
+}
+
+fn an_interface_that_is_made_again_with_its_index(driver: Make) {
+    let left = Host::on("left");
+    let instance = start(driver, 1, PollMode::Interrupt);
+    live::made_again_with_its_index("b", "right");
+    live::pass_again(&left, &Host::on("right"));
+    let report = instance.stop();
+    assert_eq!((report.free_frames, report.errors), (report.frames, vec![]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use codegen::OptLevel;
 
 use crate::ports::Driver;
 use crate::sys;
-use crate::testing::forward_program;
+use crate::testing::{forward_program, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Snapshot};
 
 /// A driver of network interfaces, by the name of one.
@@ -61,6 +61,41 @@ pub fn pair(one: &str, other: &str, queues: u32) {
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
         run("tc", &format!("qdisc replace dev {name} root pfifo limit 20000"));
         ip(&format!("link set dev {name} up"));
+    }
+}
+
+/// Removes a pair of interfaces, and makes another one of which the first end has the same index.
+pub fn made_again_with_its_index(one: &str, other: &str) {
+    let index = sys::interface(&sys::inet_socket().unwrap(), one).unwrap().index;
+    ip(&format!("link del dev {one}"));
+    ip(&format!("link add dev {one} index {index} type veth peer name {other}"));
+    for name in [one, other] {
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+        ip(&format!("link set dev {name} up"));
+    }
+}
+
+/// Waits until packets pass both ways once more, then sends some.
+pub fn pass_again(left: &Host, right: &Host) {
+    let start = Instant::now();
+    let probe = frame(0x88b6, u32::MAX, 60);
+    for (from, to) in [(left, right), (right, left)] {
+        while !to.has_packet() {
+            assert!(start.elapsed() < PATIENCE, "packets pass again");
+            from.send(&probe);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        while to.has_packet() {
+            to.expect(&probe);
+        }
+    }
+    for number in 0..100 {
+        let packet = frame(0x88b6, number, 60);
+        for (from, to) in [(left, right), (right, left)] {
+            from.send(&packet);
+            to.expect(&packet);
+        }
     }
 }
 

@@ -64,7 +64,7 @@ impl Super {
         self.transport() + if self.is_tcp { 20 + self.tcp_options } else { 8 }
     }
 
-    /// `struct virtio_net_hdr` with segments of so many bytes of payload; none where it is 0.
+    /// `struct virtio_net_hdr` with segments of so many bytes of payload; none where it is 0. CWR is RFC 3168's.
     pub fn header(&self, size: u16) -> [u8; 10] {
         let place = if self.is_tcp { 16 } else { 6 };
         let kind = match (self.is_tcp, self.is_ipv6) {
@@ -73,7 +73,8 @@ impl Super {
             (true, true) => 4,
             (false, _) => 5,
         };
-        let mut header = [1, kind, 0, 0, 0, 0, 0, 0, 0, 0];
+        let ecn = if kind != 0 && self.is_tcp && self.flags & 0x80 != 0 { 0x80 } else { 0 };
+        let mut header = [1, kind | ecn, 0, 0, 0, 0, 0, 0, 0, 0];
         let headers = if size == 0 { 0 } else { self.headers() as u16 };
         for (word, value) in [headers, size, self.transport() as u16, place].into_iter().enumerate() {
             header[2 + 2 * word..4 + 2 * word].copy_from_slice(&value.to_ne_bytes());

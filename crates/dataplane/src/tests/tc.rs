@@ -2,11 +2,14 @@
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use codegen::kernel::Hook;
 
 use super::hosts::{BYTES, Hosts, both_have_all};
-use super::live::{Host, TC, eventually, gro, in_namespace, ip};
+use super::live::{Host, TC, eventually, gro, in_namespace, ip, run};
+use super::segments::Unfinisher;
+use super::super_packet::Super;
 use super::xdp::prepare_at;
 use crate::ports::Driver;
 use crate::sys;
@@ -173,6 +176,103 @@ fn packets_that_a_port_does_not_send_are_counted() {
         left.send(&tagged);
         assert_eq!(right.receive().expect("the packet").1, Some(7));
         assert_eq!(counts(&whole(instance)), (1, 1));
+    });
+}
+
+/// What an interface drops, here because its other end takes no packets as long, it counts; packets behind it pass.
+/// First the kernel sends them, then a worker.
+#[test]
+fn what_an_interface_drops_is_counted_once_and_others_pass() {
+    in_namespace(1, || {
+        gro(&["left", "a", "b", "right"]);
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        let instance = prepare_at(TC, &compiled(FORWARD), 1).run().unwrap();
+        run("tc", "qdisc replace dev b root noqueue");
+        ip("link set dev right mtu 600");
+        for (round, kind) in [(1, 0x88b6), (2, 0x88b7)] {
+            let short: Vec<_> = (0..200).map(|number| frame(kind, number, 600)).collect();
+            for (number, packet) in short.iter().enumerate() {
+                left.send(&frame(kind, number as u32, 1000));
+                left.send(packet);
+            }
+            short.iter().for_each(|packet| right.expect(packet));
+            let counts = |s: &crate::Snapshot| (s.dropped("tx_failed"), s.port("b").unwrap().tx_failed);
+            eventually(&instance, |s| counts(s) == (200 * round, 200 * round));
+        }
+        whole(instance);
+    });
+}
+
+/// As `tc` says it.
+fn dropped_by_queue(interface: &str) -> u64 {
+    let output = std::process::Command::new("tc").args(["-s", "qdisc", "show", "dev", interface]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, rest) = text.split_once("dropped ").expect("its statistics");
+    rest[..rest.find(',').unwrap()].parse().unwrap()
+}
+
+#[test]
+fn what_a_queueing_discipline_drops_is_counted() {
+    in_namespace(1, || {
+        gro(&["left", "a", "b", "right"]);
+        let left = Host::on("left");
+        let instance = prepare_at(TC, &compiled(FORWARD), 1).run().unwrap();
+        let mut before = 0;
+        for kind in [0x88b6, 0x88b7] {
+            // A further one begins at 0.
+            run("tc", "qdisc replace dev b root pfifo");
+            run("tc", "qdisc replace dev b root tbf rate 8kbit burst 1600 limit 3000");
+            (0..50).for_each(|number| left.send(&frame(kind, number, 1000)));
+            let counts = |s: &crate::Snapshot| (s.dropped("tx_failed"), s.port("b").unwrap().tx_failed);
+            let snapshot = eventually(&instance, |s| counts(s).0 >= before + 40);
+            std::thread::sleep(Duration::from_millis(50));
+            let all = before + dropped_by_queue("b");
+            assert_eq!(counts(&instance.snapshot()), (all, all), "{snapshot:#?}");
+            before = all;
+        }
+        whole(instance);
+    });
+}
+
+#[test]
+fn the_longest_super_packets_are_handed_over() {
+    in_namespace(1, || {
+        gro(&["right"]);
+        let (sender, right) = (Unfinisher::on("left"), Host::on("right"));
+        let program = compiled(&BY_WORKERS.replace("HANDED_OVER", "pkt->type == 0x0800"));
+        let instance = prepare_at(TC, &program, 1).run().unwrap();
+        for bytes in [65_535 - 100, 65_535] {
+            let packet = Super::new(false, true, bytes - 20 - 32);
+            assert_eq!(packet.bytes().len(), bytes + 14);
+            sender.send(&packet, 1000);
+            let mut payload = Vec::<u8>::new();
+            while payload.len() < packet.payload.len() {
+                let (segment, _) = right.receive().expect("a segment arrives");
+                assert!(packet.is_right(&segment));
+                payload.extend(&segment[packet.headers()..]);
+            }
+            assert!(payload == packet.payload);
+        }
+        assert_eq!(whole(instance).dropped("no_worker"), 0);
+    });
+}
+
+#[test]
+fn an_interface_with_as_many_programs_as_there_may_be_says_so() {
+    in_namespace(1, || {
+        let mut others: Vec<OwnedFd> = (0..63).map(|_| dropping("a")).collect();
+        let start = || {
+            let options = codegen::kernel::Options { hook: Hook::Tc, ..Default::default() };
+            let (program, path) = FastPath::new(&compiled(FORWARD), baker::opt::Level::Cgpc, options).unwrap().unwrap();
+            let options = Options { fast_path: Some(Arc::new(path)), ..Options::default() };
+            Instance::start(program, &options, &[PortConfig::new("p", 1, TC("a"))])
+        };
+        let error = start().map(drop).unwrap_err().to_string();
+        let expected =
+            "a: takes no program at traffic control's ingress, which has as many of other owners as there may be";
+        assert!(error.contains(expected), "{error}");
+        others.pop();
+        whole(start().unwrap());
     });
 }
 

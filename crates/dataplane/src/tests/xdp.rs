@@ -10,7 +10,7 @@ use codegen::OptLevel;
 use codegen::kernel::{self, Hook};
 
 use super::fanout::pass_in_order;
-use super::live::{Host, Make, TC, XDP, eventually, gro, in_namespace, ip, pair};
+use super::live::{self, Host, Make, TC, XDP, eventually, gro, in_namespace, ip, pair};
 use crate::testing::{TO_HOST, compiled, frame};
 use crate::xdp::{FastPath, Netlink};
 use crate::{EngineKind, FrameConfig, Instance, Options, PortConfig, Prepared};
@@ -330,6 +330,21 @@ fn interfaces_that_go_down_are_removed_and_come_back() {
 #[test]
 fn interfaces_at_traffic_control_that_go_down_are_removed_and_come_back() {
     interfaces_that_go_down(TC);
+}
+
+#[test]
+fn interfaces_that_are_made_again_with_their_index() {
+    for driver in [XDP, TC] {
+        in_namespace(1, move || {
+            ready(driver);
+            let left = Host::on("left");
+            let instance = start(driver, &compiled(FORWARD));
+            live::made_again_with_its_index("b", "right");
+            gro(&["right"]);
+            live::pass_again(&left, &Host::on("right"));
+            whole(instance);
+        });
+    }
 }
 
 /// Both halves of an entry are the same number; the kernel and a worker look at them.

@@ -65,7 +65,7 @@ pub enum AttachError {
     )]
     Taken(Option<u32>),
     /// The kernel does not take it at traffic control's ingress.
-    #[error("takes no program at traffic control's ingress (Linux 6.6 or later is needed): {0}")]
+    #[error("takes no program at traffic control's ingress{why}: {0}", why = reason(.0))]
     Ingress(io::Error),
     /// It is to outlast the process, and cannot.
     #[error("has a program that cannot be named in the BPF file system: {0}")]
@@ -78,6 +78,15 @@ pub enum AttachError {
         /// What the kernel says.
         generic: io::Error,
     },
+}
+
+/// What lies behind an error of traffic control's ingress, where it does not say so itself.
+fn reason(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => " (Linux 6.6 or later is needed)",
+        Some(libc::ERANGE) => ", which has as many of other owners as there may be",
+        _ => "",
+    }
 }
 
 /// A program at an interface, until this is dropped.
@@ -159,25 +168,31 @@ impl Attached {
         }
     }
 
+    /// Whether it is still there: with the interface it goes, also where another one has its index then.
+    pub fn is_there(&self) -> bool {
+        sys::link_info(&self.link).is_ok_and(|info| info.interface == self.interface())
+    }
+
     /// Puts another program in its place, between two packets.
     pub fn replace(&self, program: &OwnedFd) -> io::Result<()> {
         sys::link_update(&self.link, program)
     }
 
-    /// Takes the program with a number off traffic control's ingress of an interface, where a link holds it.
-    pub fn clear_ingress(program: u32, interface: i32) -> io::Result<()> {
-        sys::links_detach(Hook::Tc, program, interface).map(drop)
-    }
-
-    /// Takes another owner's XDP program off an interface, if there is one.
-    pub fn clear(interface: i32, netlink: &Netlink) -> io::Result<()> {
-        let Some(program) = netlink.link(interface)?.program else { return Ok(()) };
-        if sys::links_detach(Hook::Xdp, program, interface)? {
+    /// Takes the program with a number off an interface.
+    pub fn clear(hook: Hook, program: u32, interface: i32, netlink: &Netlink) -> io::Result<()> {
+        // At traffic control what no link holds is somebody else's in any case.
+        if sys::links_detach(hook, program, interface)? || hook == Hook::Tc {
             return Ok(());
         }
         // To take off what is not there is no error.
         let native = netlink.detach(interface, NATIVE);
         netlink.detach(interface, GENERIC).or(native)
+    }
+
+    /// Takes another owner's XDP program off an interface, if there is one.
+    pub fn clear_xdp(interface: i32, netlink: &Netlink) -> io::Result<()> {
+        let program = netlink.link(interface)?.program;
+        program.map_or(Ok(()), |program| Self::clear(Hook::Xdp, program, interface, netlink))
     }
 
     /// What runs it.

@@ -23,7 +23,7 @@ use super::memory::SharedMemory;
 use super::netlink::Netlink;
 use super::old_place;
 use super::partition::{PartitionError, Partitioned, partition, partition_by};
-use super::pins::{Named, Pins};
+use super::pins::{Named, Owner, Pins};
 use super::previous::{self, PreviousInstance};
 use super::redirect;
 use super::resume::Resume;
@@ -277,6 +277,22 @@ impl FastPath {
     /// Whether the process before has left its program at this interface.
     pub(crate) fn has_kept(&self, interface: i32, netlink: &Netlink) -> bool {
         self.kept(interface, netlink).is_some()
+    }
+
+    /// Whether what was left for this state, which it goes on with, is that of an owner.
+    pub(crate) fn is_owner(&self, owner: &Owner) -> bool {
+        self.pins.as_ref().is_some_and(|pins| pins.is_of(owner))
+    }
+
+    /// Takes away what it, or the process before, has at an interface that is none of its ports, or not with it: its
+    /// name would hold it there.
+    pub(crate) fn let_go(&self, interface: i32) {
+        let state = self.lock();
+        let mut links = state.links.iter().filter_map(Weak::upgrade);
+        if links.all(|link| link.interface() != interface as u32) {
+            // What cannot be removed the end removes.
+            let _ = self.pins.as_ref().map(|pins| pins.remove_link(interface as u32));
+        }
     }
 
     /// Whether it is at an interface.

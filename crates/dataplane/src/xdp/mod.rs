@@ -35,7 +35,7 @@ pub(crate) use fast_path::worker_of;
 pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
-pub(crate) use netlink::{Netlink, Peer, Statistics};
+pub(crate) use netlink::{Netlink, Peer, QueueStatistics, Statistics};
 pub(crate) use own_addresses::OwnAddressSet;
 pub(crate) use partition::partition_by;
 pub use partition::{KernelAnswer, PartitionError, Partitioned, code, partition};

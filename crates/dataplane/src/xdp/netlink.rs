@@ -36,6 +36,15 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const ADDRESS_HEADER: usize = 8;
 
+/// Of a queueing discipline (`linux/rtnetlink.h`, `linux/gen_stats.h`): its statistics, and within them those of its
+/// queue, of which the third number is what it has dropped; bytes of `struct tcmsg`, and the parent of an interface's
+/// own one.
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_QUEUE: u16 = 3;
+const DROPS: usize = 8;
+const TC_HEADER: usize = 20;
+const TC_H_ROOT: u32 = u32::MAX;
+
 /// Where families of generic netlink are asked for (`linux/genetlink.h`).
 const CONTROLLER: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -60,6 +69,15 @@ pub struct Statistics {
     pub tx_errors: u64,
     pub rx_dropped: u64,
     pub tx_dropped: u64,
+}
+
+/// What an interface's queueing discipline has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStatistics {
+    /// Its number, by which another one is told apart.
+    pub handle: u32,
+    /// Packets that it has dropped, modulo 2^32.
+    pub drops: u32,
 }
 
 /// What is asked of an interface.
@@ -130,7 +148,19 @@ impl Netlink {
     /// The addresses of an interface.
     pub fn addresses(&self, interface: i32) -> io::Result<Vec<IpAddr>> {
         // `struct ifaddrmsg` of all families.
-        send(&self.route, libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; ADDRESS_HEADER], &[])?;
+        self.dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER], |body| address_of(body, interface))
+    }
+
+    /// What the queueing discipline of an interface has counted, with those below it; nothing where there is none.
+    pub fn queue(&self, interface: i32) -> io::Result<QueueStatistics> {
+        // What asks for that of one interface alone is answered to all that listen for changes.
+        let found = self.dump(libc::RTM_GETQDISC, &[0; TC_HEADER], |body| queue_of(body, interface))?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// What is made of each answer about all that there is of a kind.
+    fn dump<T>(&self, kind: u16, header: &[u8], mut of: impl FnMut(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
+        send(&self.route, kind, libc::NLM_F_DUMP, header, &[])?;
         let mut found = Vec::new();
         loop {
             let answer = receive(&self.route)?;
@@ -138,7 +168,7 @@ impl Netlink {
                 match i32::from(kind) {
                     libc::NLMSG_DONE => return Ok(found),
                     libc::NLMSG_ERROR => return Err(io::ErrorKind::InvalidData.into()),
-                    _ => found.extend(address_of(body, interface)),
+                    _ => found.extend(of(body)),
                 }
             }
         }
@@ -192,6 +222,19 @@ fn address_of(body: &[u8], interface: i32) -> Option<IpAddr> {
         libc::AF_INET6 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
         _ => None,
     }
+}
+
+/// What an answer about a queueing discipline says, if it is this interface's own.
+fn queue_of(body: &[u8], interface: i32) -> Option<QueueStatistics> {
+    let (header, attributes) = body.split_at_checked(TC_HEADER)?;
+    if header[4..8] != interface.to_ne_bytes() || header[12..16] != TC_H_ROOT.to_ne_bytes() {
+        return None;
+    }
+    let (_, statistics) = each(attributes).find(|(kind, _)| *kind == TCA_STATS2)?;
+    let (_, queue) = each(statistics).find(|(kind, _)| *kind == TCA_STATS_QUEUE)?;
+    let handle = header[8..].first_chunk().copied().map(u32::from_ne_bytes)?;
+    let drops = queue.get(DROPS..)?.first_chunk().copied().map(u32::from_ne_bytes)?;
+    Some(QueueStatistics { handle, drops })
 }
 
 /// Messages one after the other, type and what follows the header, up to one that is cut off.

@@ -108,6 +108,11 @@ impl Pins {
         Ok(Some(Pins { dir, lock }))
     }
 
+    /// Whether these are its names.
+    pub fn is_of(&self, owner: &Owner) -> bool {
+        on_host(&self.dir) == owner.dir
+    }
+
     /// The link at an interface, if one is named.
     pub fn link(&self, interface: u32) -> io::Result<Option<OwnedFd>> {
         get(&self.dir.join(format!("link-{interface}")))

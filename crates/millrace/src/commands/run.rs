@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "MODE")]
     access: Option<Access>,
     /// Take XDP programs of others off the interfaces of xdp and afxdp ports, and what an ended Millrace has left off
-    /// those of tc ports
+    /// those of all ports
     #[arg(long)]
     replace_xdp: bool,
     #[command(flatten)]

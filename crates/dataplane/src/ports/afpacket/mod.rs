@@ -4,9 +4,10 @@
 //! TPACKET_V3 packs packets into blocks but hands a block over only when it is full or after at least a millisecond,
 //! which every packet of a quiet connection would wait for, at every hop.
 //!
-//! The kernel strips VLAN tags on receipt; they are put back. It shows a transmit ring's packets to the device in order
-//! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
-//! rest (the MTU may shrink at any time).
+//! The kernel strips VLAN tags on receipt; they are put back. It shows a transmit ring's packets to the device in
+//! order. Where they have a header (see below) it compares none with the MTU, so those that are longer are sorted out
+//! before; where the MTU shrinks, the device sends or drops what is too long until that is noticed. What the kernel
+//! refuses for another reason it skips (PACKET_LOSS) in place of stopping there.
 //!
 //! The kernel says in front of each packet what its sender has left to be done (`PACKET_VNET_HDR`), and that is done on
 //! the way into frames ([`super::intake`]). Slots are as long as frames. What is longer, such as a super-packet, waits
@@ -353,7 +354,8 @@ impl Queue for AfPacket {
             let is_taken = if slot_header.tp_snaplen == slot_header.tp_len {
                 self.intake.take(batch, header, packet, tag)
             } else if flags & libc::TP_STATUS_COPY != 0 {
-                self.long.take(&self.socket, batch, tag, &mut self.intake)
+                let len = slot_header.tp_len as usize;
+                self.long.take(&self.socket, len, batch, tag, &mut self.intake)
             } else {
                 self.long.lose();
                 true

@@ -24,6 +24,13 @@ impl Take {
             Take::HandedOver(path, _) => path.has_kept(interface, netlink),
         }
     }
+
+    /// Leaves nothing at an interface that is the port's no more.
+    pub fn let_go(&self, interface: i32) {
+        if let Take::HandedOver(path, _) = self {
+            path.let_go(interface);
+        }
+    }
 }
 
 /// The program that is at the interface, or will be.

@@ -14,7 +14,6 @@ use super::sys as xsk;
 use super::umem::{Bound, BoundSocket, KernelFrames, Refusal, Step, Umem, Wanted};
 use crate::ports::count::Count;
 use crate::ports::error::PortError;
-use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
 use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
@@ -165,7 +164,8 @@ impl Port {
                 return InterfaceCheck::Trouble(why);
             }
         };
-        if state.index != now.index
+        let is_there = state.hold.as_ref().is_some_and(|hold| hold.attached.is_there());
+        if (state.index != now.index || !is_there)
             && let Err(error) = self.fill(&mut state, now.index, Instant::now())
         {
             return InterfaceCheck::Trouble(error.0);
@@ -204,13 +204,14 @@ impl Port {
 
     /// Opens sockets for all workers, and lets packets in.
     fn fill(&self, state: &mut State, index: i32, until: Instant) -> Result<(), PortError> {
-        // What was there was for an interface that is gone.
-        *state = State::default();
+        // What was there was for an interface that is gone, or has another name now.
+        let before = std::mem::take(state).index;
+        self.take.let_go(before);
         self.lock.take(index)?;
         let taken = |e| self.attach_error(e);
         let is_kept = self.take.takes_over(index, &self.netlink);
         if self.replaces && !is_kept {
-            let cleared = Attached::clear(index, &self.netlink);
+            let cleared = Attached::clear_xdp(index, &self.netlink);
             cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
         }
         if !is_kept {
@@ -349,10 +350,7 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(program) => {
-                let left = program.and_then(left_behind);
-                self.error(left.unwrap_or_else(|| error.to_string().replace("NAME", &self.interface)))
-            }
+            Taken(_) => self.error(error.to_string().replace("NAME", &self.interface)),
             Refused { .. } | Ingress(_) | Name(_) => self.error(error.to_string()),
         }
     }

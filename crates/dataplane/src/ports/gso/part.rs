@@ -237,8 +237,8 @@ impl Part {
         let check = sum(&[], self.pseudo(headers, payload));
         headers[at + place..at + place + 2].copy_from_slice(&check.to_be_bytes());
         let left = Unfinished {
-            checksum: Some(Checksum { start: at as u16, place: place as u16 }),
-            cut: Some(Cut { kind, size: self.payload }),
+            checksum: Some(Checksum { start: at as u16, place: place as u16, len: None }),
+            cut: Some(Cut { kind, size: self.payload, keeps_cwr: false }),
         };
         left.header(self.headers() as u16, self.is_tcp && headers[at + 13] & CWR != 0)
     }

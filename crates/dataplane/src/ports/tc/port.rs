@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ports::count::Count;
 use crate::ports::error::PortError;
-use crate::ports::left_behind::left_behind;
 use crate::ports::lock::InterfaceLock;
 use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
@@ -19,8 +18,6 @@ pub struct Port {
     lock: Arc<InterfaceLock>,
     path: Arc<FastPath>,
     role: PortRole,
-    /// Takes the place of what a Millrace that has ended has left for another state.
-    replaces: bool,
     /// To ask for the interface with.
     ask: OwnedFd,
     /// Used by the holder of `state`.
@@ -55,13 +52,12 @@ impl Port {
         lock: Arc<InterfaceLock>,
         path: Arc<FastPath>,
         role: PortRole,
-        replaces: bool,
     ) -> Result<(Self, Interface, String), PortError> {
         let interface = lock.interface().to_owned();
         let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, Count::new(Netlink::new()?, true))));
         let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
         let (count, state) = (Arc::new(count), Mutex::default());
-        let port = Port { interface, lock, path, role, replaces, ask, netlink, count, state };
+        let port = Port { interface, lock, path, role, ask, netlink, count, state };
         let interface = &port.interface;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
             Some(libc::ENODEV) => port.error("there is no such interface in this network namespace (see `ip link`)"),
@@ -89,7 +85,8 @@ impl Port {
                 return InterfaceCheck::Trouble(why);
             }
         };
-        if state.index != now.index
+        let is_there = state.hold.as_ref().is_some_and(|(attached, _)| attached.is_there());
+        if (state.index != now.index || !is_there)
             && let Err(error) = self.fill(&mut state, now.index)
         {
             return InterfaceCheck::Trouble(error.0);
@@ -115,22 +112,12 @@ impl Port {
 
     /// Lets packets in.
     fn fill(&self, state: &mut State, index: i32) -> Result<(), PortError> {
-        // What was there was for an interface that is gone.
-        *state = State::default();
+        // What was there was for an interface that is gone, or has another name now.
+        let before = std::mem::take(state).index;
+        self.path.let_go(before);
         self.lock.take(index)?;
         if !sys::is_ethernet(&self.ask, &self.interface).map_err(|e| self.error(format!("cannot be examined: {e}")))? {
             return Err(self.error("its packets have no Ethernet header"));
-        }
-        if !self.path.has_kept(index, &self.netlink) {
-            // It would go on with what ours leaves to the kernel.
-            for program in Attached::all_at_ingress(index) {
-                match left_behind(program) {
-                    Some(_) if self.replaces => Attached::clear_ingress(program, index)
-                        .map_err(|e| self.error(format!("what a Millrace before has left cannot be removed: {e}")))?,
-                    Some(left) => return Err(self.error(left)),
-                    None => {}
-                }
-            }
         }
         let promiscuous = sys::packet_socket()
             .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
