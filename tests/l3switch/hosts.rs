@@ -47,8 +47,10 @@ mod at_traffic_control {
     #[test]
     fn tcp_transfers_arrive_whole_with_offloads_on() {
         let report = super::transfer_with_offloads_on("tc");
-        // Interfaces count super-packets as one.
-        assert!(report.port("p1", "bytes received") > 2500 * report.port("p1", "received"), "{report:?}");
+        // Interfaces count super-packets as one, so packets are longer than any is on a network, acknowledgements
+        // included.
+        let is_longer = |port| report.port(port, "bytes received") > 1514 * report.port(port, "received");
+        assert!(["p1", "p2", "p3"].into_iter().any(is_longer), "{report:?}");
         assert_eq!((report.dropped("malformed"), report.dropped("no_worker")), (0, 0), "{report:?}");
     }
 }

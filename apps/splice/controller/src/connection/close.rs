@@ -7,14 +7,41 @@
 //! acknowledge that FIN, which is none of the server's; with that the server is left to others. Where the server closes
 //! nevertheless, or the client does so before, the FIN of one goes to the other.
 
-use wire::segment::{FIN, Segment};
+use wire::segment::{FIN, Segment, TcpOptions};
 use wire::seq::before;
 
 use super::answering::LINGER;
 use super::client::Client;
 use super::context::Context;
 use super::effect::Effect;
+use super::send::window;
 use super::state::{Answering, Joined, State};
+use super::upstream::Upstream;
+
+impl Upstream {
+    /// Sends the client the end of a response with a FIN. The data path does not rewrite that: the segment may come
+    /// again, and the connection be another client's before it has passed, whose stream begins just where that FIN is.
+    pub fn finish(&self, part: Segment, cl: &Client, cx: &mut Context) {
+        let (conn, offsets) = (&self.conn, &self.offsets);
+        let times = part.options.times.filter(|_| cl.options.times);
+        let segment = Segment {
+            dst_mac: cl.hop.mac,
+            src_mac: cl.hop.own_mac,
+            flow_key: cl.key.reversed(),
+            seq: part.seq.wrapping_add(offsets.seq),
+            ack: part.ack.wrapping_sub(offsets.shift),
+            flags: part.flags | FIN,
+            window: window(part.window, conn.scale, cl.advertised_scale()),
+            options: TcpOptions {
+                times: times
+                    .map(|(tsval, tsecr)| (tsval.wrapping_add(offsets.tsval), tsecr.wrapping_sub(offsets.clock))),
+                ..TcpOptions::default()
+            },
+            payload: part.payload,
+        };
+        cx.send(cl.hop.port, segment.frame());
+    }
+}
 
 impl Joined {
     /// A segment of the client that has been sent all of the response.

@@ -21,7 +21,7 @@ pub fn spread(pause: u64, id: u64) -> u64 {
 }
 
 /// A window as the receiver reads it; see `tcp_window` of the program.
-fn window(window: u16, scale: u8, advertised_scale: u8) -> u16 {
+pub fn window(window: u16, scale: u8, advertised_scale: u8) -> u16 {
     ((u32::from(window) << scale) >> advertised_scale).min(65535) as u16
 }
 

@@ -185,9 +185,11 @@ impl Joined {
             let length = (known.wrapping_sub(segment.seq) as usize).min(segment.payload.len());
             if length > 0 || !keep_fin {
                 let payload = segment.payload.get(..length).unwrap_or_default();
-                let flags = segment.flags & !FIN | if finishes { FIN } else { 0 };
-                let part = Segment { payload, flags, ..segment.clone() };
-                cx.push(Effect::RelayPart(part.frame()));
+                let part = Segment { payload, flags: segment.flags & !FIN, ..segment.clone() };
+                match finishes {
+                    true => self.upstream.finish(part, cl, cx),
+                    false => cx.push(Effect::RelayPart(part.frame())),
+                }
             }
         } else {
             cx.push(Effect::Relay);

@@ -242,6 +242,26 @@ fn a_request_finds_a_server_and_its_response_the_client() {
     assert_eq!((finished.ending, finished.exchange.status), (Ending::Complete, Some(200)));
 }
 
+/// A segment with a FIN of Millrace's own is none that the data path rewrites: when it comes there, the flow entry may be
+/// another client's, whose stream begins where that FIN is.
+#[test]
+fn the_end_of_a_response_behind_which_millrace_closes_is_sent_as_it_is() {
+    let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let (mut world, end) = (World::new(), FIRST[0] + request.len() as u32);
+    world.client((FIRST[0], 77), ACK | PSH, request);
+    world.selected();
+    world.server_says((FIRST[1], FIRST[0]), SYN | ACK, b"");
+    // It may come again.
+    for _ in 0..2 {
+        let effects = world.server_says((FIRST[1] + 1, end), ACK | PSH, RESPONSE);
+        assert!(!effects.iter().any(|own| matches!(own, Effect::Relay | Effect::RelayPart(_))), "{effects:?}");
+        let (port, last) = effects.iter().find_map(sent).expect("it is sent");
+        assert_eq!((port, last.flow_key), (1, world.connection.client.key.reversed()));
+        assert_eq!((last.seq, last.ack, last.flags), (77, end, ACK | PSH | FIN));
+        assert_eq!(last.payload, RESPONSE);
+    }
+}
+
 #[test]
 fn without_a_server_the_client_gets_an_answer() {
     let mut world = World::new();
