@@ -242,8 +242,8 @@ fn a_request_finds_a_server_and_its_response_the_client() {
     assert_eq!((finished.ending, finished.exchange.status), (Ending::Complete, Some(200)));
 }
 
-/// A segment with a FIN of Millrace's own is none that the data path rewrites: when it comes there, the flow entry may be
-/// another client's, whose stream begins where that FIN is.
+/// A segment with a FIN of Millrace's own is none that the data path rewrites: when it comes there, the flow entry may
+/// be another client's, whose stream begins where that FIN is.
 #[test]
 fn the_end_of_a_response_behind_which_millrace_closes_is_sent_as_it_is() {
     let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
