@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::inst::{Body, Op, Ty};
+use super::inst::{Body, Inst, Op, Ty};
 use super::meter::MeterRate;
 use super::tables::TableStore;
 use crate::source::Span;
@@ -206,6 +206,11 @@ impl Program {
     pub fn deadline_timers(&self) -> impl Iterator<Item = (TimerId, TableId)> {
         let timers = (0..).map(TimerId).zip(&self.timers).filter(|(_, timer)| timer.is_at_deadline());
         timers.filter_map(|(id, timer)| Some((id, timer.table?)))
+    }
+
+    /// The instructions of all PPFs.
+    pub fn insts(&self) -> impl Iterator<Item = &Inst> {
+        self.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts)
     }
 
     /// Whether PPFs of the kernel's part of a program write into the rings of workers: copies, or that they have set a

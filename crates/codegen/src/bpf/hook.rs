@@ -64,11 +64,10 @@ const TAG: u64 = 0x0081;
 
 /// Whether a PPF moves the head of a packet, or takes bytes in front of it off or on.
 pub(super) fn moves_heads(program: &Program) -> bool {
-    let insts = program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
     let moves = |op: &Op| {
         matches!(op, Op::Pull { .. } | Op::Push { .. } | Op::Move { .. } | Op::Grow { end: PacketEnd::Head, .. })
     };
-    insts.into_iter().any(|inst| moves(&inst.op))
+    program.insts().any(|inst| moves(&inst.op))
 }
 
 impl<'c> Kernel<'c, '_> {

@@ -29,8 +29,7 @@ impl<'c> Kernel<'c, '_> {
 
     /// Whether numbers of bytes are added up that only packets tell.
     pub(super) fn sums_up(&self) -> bool {
-        let insts = self.program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
-        insts.into_iter().any(|inst| matches!(inst.op, Op::Sum { .. }))
+        self.program.insts().any(|inst| matches!(inst.op, Op::Sum { .. }))
     }
 
     /// A number of bytes (64 bits), 1 to `most`, which is a power of two, of which the verifier knows that.

@@ -224,20 +224,18 @@ fn random_program(seed: u64, tally: &mut Tally) {
     let (spill, apart) = forms[(seed / 3) as usize % 4];
     // In several fragments a packet does not grow at its end, as it does in the frames of the reference.
     let grows = |inst: &Inst| matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. });
-    let insts = || program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
-    if insts().count() > LONG && number("SEED").is_none() && !numbers.chance(LONG_PERCENT) {
+    if program.insts().count() > LONG && number("SEED").is_none() && !numbers.chance(LONG_PERCENT) {
         tally.left += 1;
         return;
     }
-    let divided = (seed / 12) % 2 == 1 && !insts().any(grows);
+    let divided = (seed / 12) % 2 == 1 && !program.insts().any(grows);
     let operations = compile_by(&generated.text, baker::ir::lower_with_operations).expect("a valid program");
     // What changes lengths, or takes checksums as numbers, is not the kernel's there.
     let at_tc = (seed / 12) % 3 == 2 && whole(&operations, Hook::Tc).is_ok();
     let (hook, offered) = if at_tc { (Hook::Tc, &operations) } else { (Hook::Xdp, &program) };
     let how = (level, Options { hook, spill, apart, frags: divided && !at_tc, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare((&program, offered), &packets, how, seed)));
-    let mut of_offered = offered.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
-    let has_operations = of_offered.any(|inst| matches!(inst.op, Op::Checksum { .. }));
+    let has_operations = offered.insts().any(|inst| matches!(inst.op, Op::Checksum { .. }));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok((seen, is_interpreted)) => {
             tally.ran += 1;

@@ -126,12 +126,17 @@ impl<'p> Lowering<'p> {
             }
         };
         if checksum.optional {
-            let bits = self.field_bits(index, checksum.field as u32);
-            let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
-            let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero));
+            let none = self.is_none(index, checksum);
             ok = self.b.binary(BinOp::Or, ok, none);
         }
         ok
+    }
+
+    /// Whether an optional checksum is 0, and so there is none.
+    fn is_none(&mut self, index: usize, checksum: Checksum) -> Value {
+        let bits = self.field_bits(index, checksum.field as u32);
+        let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
+        self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero))
     }
 
     /// Sum of the bytes from a handle's header on, which are there: less than 2^22. A few are read as words, which
@@ -167,12 +172,7 @@ impl<'p> Lowering<'p> {
             true => (self.covered_length(index, length), self.b.constant(1, 1)),
             false => self.header_length(index, length),
         };
-        let packet = self.packet_of(index);
-        let base = self.base(index);
-        let offset = base.unwrap_or_else(|| self.b.constant(32, 0));
-        let sum = self.b.push(Ty::Int(16), Op::Sum { packet, offset, bytes });
-        let sum = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, sum));
-        let sum = self.aligned(sum, None, base);
+        let sum = self.head_sum(index, bytes);
         let Some(pseudo) = pseudo else { return (sum, right) };
         let pseudo = self.folded(pseudo);
         let sum = self.b.binary(BinOp::Add, sum, pseudo);
@@ -259,9 +259,7 @@ impl<'p> Lowering<'p> {
 
     /// A sum of the covered bytes behind the first ones, or, where the checksum says nothing, what they add up to.
     fn or_summed(&mut self, index: usize, checksum: Checksum, (from, end): (Value, Value), sum: Value) -> Value {
-        let bits = self.field_bits(index, checksum.field as u32);
-        let (found, zero) = (self.load_bits(index, bits), self.b.constant(16, 0));
-        let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, zero));
+        let none = self.is_none(index, checksum);
         let var = self.b.var(Ty::Int(32));
         self.b.set(var, sum);
         self.where_(none, |this| {

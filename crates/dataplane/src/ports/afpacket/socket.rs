@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::tpacket_req;
 
-use crate::ports::error::PortError;
+use crate::ports::error::{PortError, is_denied};
 use crate::sys::{self, Interface, Mapping};
 
 /// Bytes of each ring.
@@ -28,12 +28,11 @@ pub struct Socket {
 impl Socket {
     /// Opens one. Where it is to be shared no packet comes in yet: see [`super::share`].
     pub fn open(interface: &str, slot_size: usize, shared: bool) -> Result<Self, PortError> {
-        let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         let error = |what: &str, e: io::Error| match e.raw_os_error() {
             Some(libc::ENODEV) => {
                 PortError(format!("{interface}: there is no such interface in this network namespace (see `ip link`)"))
             }
-            _ if denied(&e) => PortError(format!(
+            _ if is_denied(&e) => PortError(format!(
                 "{interface}: no permission to open a packet socket: run as root, with CAP_NET_RAW, or in `unshare -Urn`"
             )),
             _ => PortError(format!("{interface}: {what}: {e}")),

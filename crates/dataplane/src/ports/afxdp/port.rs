@@ -1,6 +1,5 @@
 //! An interface with its XDP program and the sockets of all workers, which one worker opens for all.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use super::socket::{Incoming, Xsk};
 use super::sys as xsk;
 use super::umem::{Bound, BoundSocket, KernelFrames, Refusal, Step, Umem, Wanted};
 use crate::ports::count::Count;
-use crate::ports::error::PortError;
+use crate::ports::error::{PortError, is_denied};
 use crate::ports::lock::InterfaceLock;
 use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
@@ -347,9 +346,8 @@ impl Port {
     }
 
     fn attach_error(&self, error: AttachError) -> PortError {
-        let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
-            Refused { generic, .. } if denied(&generic) => self.no_permission(),
+            Refused { generic, .. } if is_denied(&generic) => self.no_permission(),
             Taken(_) => self.error(error.to_string().replace("NAME", &self.interface)),
             Refused { .. } | Ingress(_) | Name(_) => self.error(error.to_string()),
         }

@@ -19,7 +19,7 @@ use codegen::abi::MAX_BATCH;
 use self::port::{InterfaceCheck, Port};
 use super::afpacket::enlarge_buffer;
 use super::count::Count;
-use super::error::PortError;
+use super::error::{PortError, is_denied};
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
 use crate::counters::PortCounters;
@@ -170,9 +170,8 @@ impl Tc {
 
 /// A socket that sends by an interface.
 fn socket(interface: &str, index: i32) -> Result<OwnedFd, PortError> {
-    let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     let socket = sys::packet_socket().and_then(|socket| sys::bind_to_send(&socket, index).map(|()| socket));
-    let socket = socket.map_err(|error| match denied(&error) {
+    let socket = socket.map_err(|error| match is_denied(&error) {
         true => port::no_permission(interface),
         false => PortError(format!("{interface}: no packet socket: {error}")),
     })?;

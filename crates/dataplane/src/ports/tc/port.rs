@@ -1,11 +1,10 @@
 //! An interface with the fast path at its ingress, which one worker opens for all.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ports::count::Count;
-use crate::ports::error::PortError;
+use crate::ports::error::{PortError, is_denied};
 use crate::ports::lock::InterfaceLock;
 use crate::ports::up::interface_up;
 use crate::sys::{self, Interface};
@@ -150,10 +149,6 @@ impl Port {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_denied(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }
 
 /// The error of a process that may not.
