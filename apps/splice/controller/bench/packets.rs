@@ -131,8 +131,12 @@ impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
         Vec::new()
     }
 
-    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
-        next_hops.iter().all(|(number, next_hop)| self.set("spliced.next_hops", number, next_hop).is_ok())
+    fn add_next_hop(&mut self, number: u32, next_hop: &NextHop) -> bool {
+        self.set("spliced.next_hops", &number, next_hop).is_ok()
+    }
+
+    fn clear_next_hops(&mut self, numbers: &[u32]) -> bool {
+        numbers.iter().all(|number| self.add_next_hop(*number, &NextHop::default()))
     }
 }
 

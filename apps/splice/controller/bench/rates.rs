@@ -32,7 +32,7 @@ const BUSY: f64 = 0.05;
 
 fn name((bytes, keeps_alive): (usize, bool), links: Links) -> String {
     let connections = if keeps_alive { "keep-alive" } else { "new connections" };
-    let links = if links == Links::Offloads { ", links with offloads" } else { "" };
+    let links = if links == Links::Offloads { ", offloads on" } else { "" };
     format!("{bytes} bytes, {connections}{links}")
 }
 
@@ -67,14 +67,16 @@ pub fn measure(effort: Effort, rates: bool, latency: bool, results: &mut Results
     let case = std::env::var("CASE").ok();
     let (runs, cases, window) = if effort.quick { (1, &SMOKE[..], 150) } else { (3, &CASES[..], 1000) };
     let window = Duration::from_millis(window);
-    let chosen = |all: &[(usize, bool)]| -> Vec<(usize, bool)> {
-        all.iter().copied().filter(|own| case.as_ref().is_none_or(|case| *case == name(*own, Links::Plain))).collect()
+    let chosen = |all: &[(usize, bool)], links| -> Vec<(usize, bool)> {
+        let is_chosen = |own: &(usize, bool)| case.as_ref().is_none_or(|case| *case == name(*own, links));
+        all.iter().copied().filter(is_chosen).collect()
     };
     let mut all: Vec<Measured> = Vec::new();
     let mut busiest: f64 = 0.0;
     for round in 0..runs {
-        for (links, cases) in [(Links::Plain, chosen(cases)), (Links::Offloads, chosen(&WITH_OFFLOADS))] {
-            if links == Links::Offloads && (effort.quick || !rates) {
+        for (links, cases) in [(Links::Plain, cases), (Links::Offloads, &WITH_OFFLOADS[..])] {
+            let cases = chosen(cases, links);
+            if cases.is_empty() || (links == Links::Offloads && (effort.quick || !rates)) {
                 continue;
             }
             let mut direct: Vec<Measured> = Vec::new();
@@ -94,6 +96,9 @@ pub fn measure(effort: Effort, rates: bool, latency: bool, results: &mut Results
                     if rates {
                         let (served, work, threads) = load(&line, *case, CONNECTIONS, window).map_err(failed)?;
                         add("requests_per_second", "requests/s", served.requests as f64 / served.time.as_secs_f64());
+                        for (metric, percent) in [("loaded_latency_p50", 50), ("loaded_latency_p99", 99)] {
+                            add(metric, "µs, of one of all connections", served.latency(percent));
+                        }
                         if *system != System::Direct {
                             let each = served.requests as f64 / work.max(1e-3);
                             add("requests_per_cpu_second", "requests/s of the balancer's CPU", each);

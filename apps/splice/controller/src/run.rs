@@ -309,14 +309,18 @@ pub fn begin(link: &Link, reloads: &Reloads<Settings>, kept: Option<Box<Live>>) 
 }
 
 impl Live {
-    /// Runs until the link stops.
+    /// Runs until the link stops. While it waits, workers have it work on their packets.
     pub fn run(&mut self, link: &mut Link, reloads: &Reloads<Settings>, queries: &Queries) -> Result<(), String> {
         link.wake_late();
         let mut closed = Closed::new(link)?;
         loop {
             self.tick();
             let wait = self.next_wake().saturating_sub(self.path.now()).min(PAUSE);
-            match link.receive(Duration::from_nanos(wait)) {
+            let mut work = |packets: &mut dyn Iterator<Item = Punted>| {
+                packets.for_each(|packet| self.receive(&packet));
+                Duration::from_nanos(self.next_wake().saturating_sub(self.path.now()))
+            };
+            match link.receive_or_lend(Duration::from_nanos(wait), &mut work) {
                 Event::Packet(packet) => {
                     self.receive(&packet);
                     // Those that came with it, before the clocks are looked at again.

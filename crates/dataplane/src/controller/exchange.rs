@@ -49,8 +49,8 @@ impl Exchange {
         Exchange { worker, to_wake, late, punts, rings, of_channel, next: 0 }
     }
 
-    /// Hands a packet to the controller that its channel leads to, or says why it is dropped. [`Exchange::wake`] must
-    /// follow.
+    /// Hands a packet to the controller that its channel leads to, or says why it is dropped. [`Exchange::wake`] and
+    /// [`Exchange::work`] must follow.
     pub fn punt(&mut self, frame: u32, channel: ChannelId) -> Result<(), DropId> {
         self.punt_at(frame, channel, monotonic_ns)
     }
@@ -75,11 +75,33 @@ impl Exchange {
         punted
     }
 
-    /// Wakes the controllers that got packets, but for those that can wait.
+    /// Wakes the controllers that got packets, but for those that can wait, and those that are lent.
     pub fn wake(&mut self) {
         for ((rings, late), to_wake) in self.punts.iter().zip(&mut self.late).zip(&mut self.to_wake) {
-            if std::mem::take(to_wake) {
-                *late = None;
+            if *to_wake && !rings.loan().is_there() {
+                (*late, *to_wake) = (None, false);
+                rings.wake();
+            }
+        }
+    }
+
+    /// Whether a controller got packets and was not woken.
+    pub fn has_work(&self) -> bool {
+        self.to_wake.contains(&true)
+    }
+
+    /// Has the controllers that got packets and are lent work on some of them, and wakes those that are not lent any
+    /// more.
+    pub fn work(&mut self) {
+        for ((rings, late), to_wake) in self.punts.iter().zip(&mut self.late).zip(&mut self.to_wake) {
+            if !*to_wake {
+                continue;
+            }
+            *late = None;
+            if rings.work(self.worker) {
+                *to_wake = rings.has_punted_of(self.worker);
+            } else {
+                *to_wake = false;
                 rings.wake();
             }
         }
@@ -131,6 +153,7 @@ impl Exchange {
 /// Nobody else would wake them.
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.punts.iter().zip(&self.to_wake).filter(|(_, to_wake)| **to_wake).for_each(|(rings, _)| rings.wake());
         self.wake_due(u64::MAX);
     }
 }

@@ -9,6 +9,7 @@ use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source};
 use super::error::NameError;
 use super::health::Health;
 use super::injector::{InjectError, Injector, Input};
+use super::loan::Work;
 use super::metadata::Field;
 use super::punted::Punted;
 use super::rings::{PortInfo, Rings, Stop};
@@ -103,6 +104,22 @@ impl Link {
 
     /// The next event; waits for one that long. The packets of one worker come in order.
     pub fn receive(&mut self, timeout: Duration) -> Event {
+        self.wait(timeout, None)
+    }
+
+    /// As [`Link::receive`]. While it waits, a worker that has packets does this work on them, on its own thread and to
+    /// completion, in place of waking the controller; what that injects the worker runs next. Where something is due
+    /// earlier than this would wait, by what the work says, it is [`Event::Idle`].
+    ///
+    /// For work of some microseconds a packet: the worker forwards nothing meanwhile.
+    ///
+    /// # Panics
+    /// Where the work has, with the same.
+    pub fn receive_or_lend(&mut self, timeout: Duration, work: &mut Work<'_>) -> Event {
+        self.wait(timeout, Some(work))
+    }
+
+    fn wait(&mut self, timeout: Duration, mut work: Option<&mut Work<'_>>) -> Event {
         let mut deadline = None;
         loop {
             if let Some(event) = self.poll() {
@@ -119,10 +136,13 @@ impl Link {
             self.sleeper.arm();
             if self.is_ready() {
                 self.sleeper.disarm_awake();
-            } else {
-                self.sleeper.wait(until);
-                self.sleeper.disarm();
+                continue;
             }
+            match &mut work {
+                Some(work) => self.rings().loan().lend(work, until, || self.sleeper.wait(until)),
+                None => self.sleeper.wait(until),
+            }
+            self.sleeper.disarm();
         }
     }
 

@@ -3,7 +3,8 @@
 //! A controller meets the data path in four ways and no other. It reads and changes **tables**; it receives the packets
 //! of channels that are wired to it (`… -> controller NAME;`); it **injects** packets into inputs that are wired from
 //! it (`controller NAME -> module.input;`); and it has the `extern` **functions** that the program calls. It runs on a
-//! thread of its own, beside the workers, and nothing that it does keeps them waiting.
+//! thread of its own, beside the workers, and nothing that it does keeps them waiting; but one whose packets take
+//! microseconds may have workers work on them, which saves waking it ([`Link::receive_or_lend`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -47,6 +48,7 @@ mod groups;
 mod health;
 mod injector;
 mod link;
+mod loan;
 mod metadata;
 mod punted;
 mod record;
@@ -67,6 +69,7 @@ pub(crate) use health::Roster;
 pub use health::{ControllerSnapshot, ControllerState, MOST_DRAIN};
 pub use injector::{InjectError, Injector, Input, Refused};
 pub use link::{Event, Link, Waker};
+pub use loan::Work;
 pub use metadata::Field;
 pub use punted::Punted;
 pub use record::{Element, Key, Prefix, Record, fields_of};

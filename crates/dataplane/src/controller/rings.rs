@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use baker::ir::{ChannelId, DropId, Program};
 use crossbeam_queue::ArrayQueue;
 
+use super::loan::{Loan, Worked};
+use super::punted::Punted;
 use super::signal::Signal;
 use super::spare::Spare;
 use crate::packets::{FramePool, Holds};
@@ -55,6 +57,8 @@ impl Holds for Rings {
 
 /// Packets at most that wait for the doorbell while the controller works on others.
 const UNRUNG: u32 = 16;
+/// Packets at most that a worker has the controller work on between two batches of its own.
+const AT_ONCE: usize = 64;
 
 /// Why a link stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +115,8 @@ pub struct Rings {
     injecting: AtomicU32,
     /// Wakes the controller.
     signal: Arc<Signal>,
+    /// The controller's work, while it waits and workers may do it.
+    loan: Loan,
     /// A packet was not injected since there was room last.
     wants_room: AtomicBool,
     /// There is room again, and the controller was not told yet.
@@ -155,6 +161,7 @@ impl Rings {
             spare: Spare::new(injections),
             injecting: AtomicU32::new(0),
             signal: Signal::new()?,
+            loan: Loan::default(),
             wants_room: AtomicBool::new(false),
             has_room: AtomicBool::new(false),
             is_called: AtomicBool::new(false),
@@ -238,6 +245,20 @@ impl Rings {
         self.signal.ring();
     }
 
+    /// Has the controller work on packets of this worker on this thread, where it is lent; whether it has. Else it is
+    /// to be woken.
+    pub fn work(self: &Arc<Self>, worker: usize) -> bool {
+        let next = || Some(Punted::new(self.clone(), worker, self.take_punted(worker)?));
+        let worked = self.loan.work(&mut std::iter::from_fn(next).take(AT_ONCE));
+        match worked {
+            Worked::No => return false,
+            Worked::Call => self.call(),
+            Worked::Done => {}
+        }
+        self.ring();
+        true
+    }
+
     /// The next packet to be run on this worker, which it then owns.
     pub fn take_injected(&self, worker: usize) -> Option<Carried> {
         let packet = self.per_worker[worker].injected.pop()?;
@@ -267,6 +288,11 @@ impl Rings {
     }
 
     // The controller's side.
+
+    /// Its work, while it waits.
+    pub fn loan(&self) -> &Loan {
+        &self.loan
+    }
 
     /// What wakes it.
     pub fn signal(&self) -> &Arc<Signal> {

@@ -107,6 +107,14 @@ impl<K: Key, V: Record> Table<K, V> {
         self.tables.set(self.id, &key, prefix_len, &fields_of(value))
     }
 
+    /// Sets an entry of an array that no packet can find yet, such as one whose index no other table has: at once.
+    /// [`Table::set`] of an entry of several numbers waits for all packets that may see what it was before, some
+    /// milliseconds where a program runs in the kernel. A packet that finds the entry all the same may find half of it.
+    pub fn prepare(&mut self, key: &K, value: &V) -> Result<(), TableError> {
+        let (key, _) = key_of(key);
+        self.tables.prepare(self.id, &key, &fields_of(value))
+    }
+
     /// Sets a route, or removes it where there is no value, if what it is now is as wanted: no other change comes
     /// between. Whether it was.
     pub fn change_if(

@@ -93,6 +93,15 @@ impl TableAccess {
         }
     }
 
+    /// See [`Tables::prepare`].
+    pub fn prepare(&self, table: TableId, key: &[u128], value: &[u128]) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.prepare(table, key, value),
+            TableAccess::Interp(_) => self.set(table, key, None, value),
+        }
+    }
+
     /// See [`Tables::change_if`].
     pub fn change_if(
         &self,

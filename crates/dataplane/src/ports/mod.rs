@@ -8,6 +8,7 @@
 mod afpacket;
 mod afxdp;
 mod auto;
+mod buffers;
 mod capture;
 mod count;
 mod error;

@@ -99,9 +99,11 @@ fn open_locked(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
         )));
     }
-    if gso == Gso::On && !matches!(driver, Driver::AfPacket { .. } | Driver::Tap { .. } | Driver::Auto { .. }) {
+    let joins =
+        matches!(driver, Driver::AfPacket { .. } | Driver::Tc { .. } | Driver::Tap { .. } | Driver::Auto { .. });
+    if gso == Gso::On && !joins {
         return Err(PortError(format!(
-            "{driver}: sends packets one by one: `gso = \"on\"` takes an afpacket or tap port"
+            "{driver}: sends packets one by one: `gso = \"on\"` takes an afpacket, tc or tap port"
         )));
     }
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
@@ -121,7 +123,9 @@ fn open_locked(
     let queues = match driver {
         Driver::Auto { interface } => {
             // The best driver is chosen without regard to it.
-            let of = |driver: &Driver| if matches!(driver, Driver::AfPacket { .. }) { gso } else { Gso::Auto };
+            let of = |driver: &Driver| {
+                if matches!(driver, Driver::AfPacket { .. } | Driver::Tc { .. }) { gso } else { Gso::Auto }
+            };
             let open = |driver: &Driver| {
                 let extras = Extras { gso: of(driver), ..Extras::default() };
                 open_locked(driver, role, extras, common, lock)
@@ -144,7 +148,7 @@ fn open_locked(
                      use afpacket:{interface} or auto:{interface}"
                 ))
             })?;
-            let (queues, about) = Tc::open(lock, workers, path, role)?;
+            let (queues, about) = Tc::open(lock, workers, path, (role, gso))?;
             return Ok(Opened { queues: boxed(queues), about: Some(about), warnings: Vec::new() });
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),

@@ -7,7 +7,7 @@
 //! published between two batches ([`super::View`]), so look-ups cost nothing more.
 
 use std::io;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, LayoutField, TableError, storage_size};
@@ -173,6 +173,21 @@ impl Array {
             }),
         }
         refused
+    }
+
+    /// Sets an entry that no packet can find yet, such as one whose index no other table has: in both copies, at once.
+    pub fn prepare(&self, index: u32, value: &Bytes) -> Result<(), TableError> {
+        let Some(spare) = self.spare.as_ref().filter(|_| index < self.capacity) else {
+            return self.write(&mut std::iter::once((index, value.clone())));
+        };
+        let spare = lock(spare);
+        for copy in [self.current(), spare.entries] {
+            // SAFETY: an entry of the copy, and a value that is as long; the lock keeps other writers out.
+            unsafe { store_shared(self.at(copy, index), value, self.align) };
+        }
+        // A packet that finds the index finds the entry, too.
+        fence(Ordering::Release);
+        Ok(())
     }
 
     /// Makes an entry what it was at first.

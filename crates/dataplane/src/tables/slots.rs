@@ -135,12 +135,20 @@ impl Locked<'_> {
         })
     }
 
-    /// Whether so many numbers wait that the control plane must not add to them: the workers need the rest.
+    /// Whether so many numbers wait that the control plane must not add to them: more than are left, which the workers
+    /// need. A few never matter.
     pub fn is_crowded(&mut self, epochs: &Epochs) -> bool {
-        if self.waiting() >= SPARE / 2 {
+        let is_crowded = |numbers: &Self| numbers.waiting() >= (SPARE / 2).max(numbers.left());
+        is_crowded(self) && {
             self.reclaim(epochs);
+            is_crowded(self)
         }
-        self.waiting() >= SPARE / 2
+    }
+
+    /// Numbers that can be taken at once.
+    fn left(&self) -> u32 {
+        let fresh = self.get(offset_of!(SlotNumbers, limit)) - self.get(offset_of!(SlotNumbers, fresh));
+        self.get(offset_of!(SlotNumbers, free)) + fresh
     }
 
     /// Frees the numbers that no look-up can hold any more.
@@ -210,6 +218,28 @@ mod tests {
         let mut all: Vec<u32> = used.into_iter().chain(free).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..fresh), "each number is in one place");
+    }
+
+    #[test]
+    fn the_control_plane_waits_where_the_workers_need_the_numbers_that_are_left() {
+        let epochs = std::sync::Arc::new(Epochs::new(&Space::Private).unwrap());
+        let held = epochs.register().unwrap();
+        // A table that is nearly empty, and a full one.
+        for (limit, used, crowded_at) in [(100_000, 10, 50_000), (SPARE + 10, 10, SPARE / 2)] {
+            held.quiescent();
+            let slots = Slots::new(limit, &Space::Private).unwrap();
+            let mut slots = slots.lock();
+            let mut used: std::collections::VecDeque<u32> = (0..used).map(|_| slots.take(&epochs).unwrap()).collect();
+            let mut waiting = 0;
+            while !slots.is_crowded(&epochs) {
+                used.push_back(slots.take(&epochs).unwrap());
+                slots.retire(used.pop_front().unwrap(), &epochs);
+                waiting += 1;
+            }
+            assert!((crowded_at - 20..=crowded_at).contains(&waiting), "{waiting} of {limit}");
+            held.quiescent();
+            assert!(!slots.is_crowded(&epochs), "none is held any more");
+        }
     }
 
     #[test]

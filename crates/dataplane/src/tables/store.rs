@@ -185,6 +185,15 @@ impl Tables {
         Ok(())
     }
 
+    /// As [`Tables::set`], of an entry of an array that no packet can find yet: without waiting for any.
+    pub fn prepare(&self, table: TableId, key: &[u128], value: &[u128]) -> Result<(), TableError> {
+        let own = self.table(table)?;
+        let _changing = own.changing();
+        own.prepare(key, value)?;
+        self.note(table, key, None, Some(value));
+        Ok(())
+    }
+
     /// Changes a route, or removes it where there is no value, if what it is now is as wanted, of which no other change
     /// comes between; whether it was. Any thread may call it while packets are processed.
     pub fn change_if(

@@ -198,6 +198,16 @@ impl Table {
         }
     }
 
+    /// As [`Table::put`], of an entry of an array that no packet can find yet.
+    pub fn prepare(&self, key: &[u128], value: &[u128]) -> Result<(), TableError> {
+        match &*self.kind {
+            Kind::Array(array) => {
+                array.prepare(index(key, None)?, &self.value.encode(value).ok_or(TableError::OutOfRange)?)
+            }
+            _ => self.put(key, None, value),
+        }
+    }
+
     /// Sets the entries of an array together, up to one that is refused. Gives those that it has set. Another kind of
     /// table gives `None` and stays as it is.
     pub fn put_together<'e>(

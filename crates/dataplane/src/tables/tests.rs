@@ -73,6 +73,16 @@ fn an_array_of_structs_changes_between_batches() {
     assert_eq!([3, 4, 65535].map(sees), [30; 3]);
     tables.remove(T, &[4], None).unwrap();
     assert_eq!((sees(4), tables.count(T)), (30, 65535));
+    // What nobody can find is there at once, and stays there when the copies change places.
+    let began = std::time::Instant::now();
+    (100..200).for_each(|n| tables.prepare(T, &[n], &[n + 1, 0]).unwrap());
+    assert!(began.elapsed() < super::slots::PATIENCE);
+    assert_eq!((sees(199), tables.get(T, &[199], None).unwrap()), (200, vec![200, 0]));
+    assert_eq!(tables.prepare(T, &[65536], &[0, 0]), Err(TableError::OutOfRange));
+    view.quiescent();
+    tables.insert(T, &entry(3, 8)).unwrap();
+    view.quiescent();
+    assert_eq!((sees(199), sees(3)), (200, 8));
     drop(view);
     (0..100).for_each(|n| tables.insert(T, &entry(n, n)).unwrap());
     assert_eq!(tables.dump(T)[99], entry(99, 99));

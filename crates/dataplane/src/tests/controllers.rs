@@ -83,23 +83,32 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Injects every packet again on the worker that it came from, to port 1; says how many could not be.
-fn echo(refused: Sender<u64>) -> Vec<Named> {
+/// Injects every packet again on the worker that it came from, to port 1; says how many could not be. While it waits,
+/// workers do that where it lends.
+fn echo(refused: Sender<u64>, lends: bool) -> Vec<Named> {
     controller(move |link| {
         let input = link.input("m.again").unwrap();
         let (tx, mark) = (link.field("tx.port").unwrap(), link.field("mark").unwrap());
+        let injector = link.injector();
         let mut count = 0;
         loop {
-            match link.receive(PATIENCE) {
-                Event::Packet(packet) => {
-                    assert_eq!((packet.channel(), packet.metadata(mark)), ("m.punt", 0xabcde));
-                    let injector = link.injector();
-                    match injector.inject_on(packet.worker(), input, packet.bytes(), &[(tx, 1)]) {
-                        Ok(()) => {}
-                        Err(InjectError::Busy) => count += 1,
-                        Err(error) => return Err(error.to_string()),
-                    }
+            let mut again = |packet: Punted| {
+                assert_eq!((packet.channel(), packet.metadata(mark)), ("m.punt", 0xabcde));
+                match injector.inject_on(packet.worker(), input, packet.bytes(), &[(tx, 1)]) {
+                    Ok(()) => {}
+                    Err(InjectError::Busy) => count += 1,
+                    Err(error) => panic!("{error}"),
                 }
+            };
+            let event = match lends {
+                false => link.receive(PATIENCE),
+                true => link.receive_or_lend(PATIENCE, &mut |packets| {
+                    packets.for_each(&mut again);
+                    PATIENCE
+                }),
+            };
+            match event {
+                Event::Packet(packet) => again(packet),
                 Event::Room | Event::Timer(_) => {}
                 Event::Idle => return Err("no packet, and no end".into()),
                 Event::Stop => break,
@@ -113,16 +122,17 @@ fn echo(refused: Sender<u64>) -> Vec<Named> {
 #[test]
 fn packets_go_to_the_controller_and_come_back_in_order() {
     for engine in ENGINES {
-        for (workers, poll) in [(1, PollMode::Interrupt), (2, PollMode::Interrupt), (2, PollMode::Busy)] {
+        let ways = [(1, PollMode::Interrupt), (2, PollMode::Interrupt), (2, PollMode::Busy)];
+        for ((workers, poll), lends) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
             let count = if engine == EngineKind::Interp { 2_000 } else { 50_000 };
             let packets: Vec<_> = (0..count).map(|n| frame(TO_HOST, n, 60 + n as usize % 1000)).collect();
             let (ports, sent) = ports(packets, count.into());
             let (sender, refused) = channel();
-            let report = start(&options(engine, workers, poll), &ports, echo(sender)).wait();
+            let report = start(&options(engine, workers, poll), &ports, echo(sender, lends)).wait();
             whole(&report);
             let refused = refused.recv().unwrap();
             let (busy, sent) = (report.snapshot.dropped("controller_busy"), sent.lock().unwrap());
-            assert_eq!(sent.len() as u64 + busy + refused, u64::from(count), "{engine:?} {workers} {poll:?}");
+            assert_eq!(sent.len() as u64 + busy + refused, u64::from(count), "{engine:?} {workers} {poll:?} {lends}");
             assert!(sent.len() >= 100, "{busy} were dropped");
             assert_eq!(report.snapshot.channel("c -> m.again"), sent.len() as u64);
             // Each packet is as it was, and those of a worker come in order.

@@ -397,6 +397,11 @@ impl Running {
         self.context.give_back();
     }
 
+    /// Has controllers that are lent work on packets of this worker. No look-up is under way.
+    pub fn serve_controllers(&mut self) {
+        self.exchange.iter_mut().for_each(Exchange::work);
+    }
+
     /// Wakes controllers whose packets have waited for others as long as they may; whether there was one.
     pub fn wake_controllers(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };

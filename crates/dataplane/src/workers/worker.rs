@@ -141,6 +141,7 @@ impl Worker {
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
             worked |= self.now.run_groups(&mut self.ports);
+            worked |= self.serve_controllers();
             worked |= self.now.wake_controllers();
             self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
             if !worked {
@@ -183,6 +184,18 @@ impl Worker {
     /// What it has of the controllers of its programs.
     fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         [Some(&self.now), self.old.as_ref()].into_iter().flatten().filter_map(|running| running.exchange.as_ref())
+    }
+
+    /// Has controllers that are lent work on the packets that they got; whether there was one.
+    fn serve_controllers(&mut self) -> bool {
+        if !self.exchanges().any(Exchange::has_work) {
+            return false;
+        }
+        // What they change in tables may have to wait for look-ups to end.
+        self.now.context.offline();
+        self.old.iter().for_each(|old| old.context.offline());
+        [Some(&mut self.now), self.old.as_mut()].into_iter().flatten().for_each(|running| running.serve_controllers());
+        true
     }
 
     fn obey(&mut self, order: Order, reply: DoneReply) {

@@ -13,12 +13,14 @@ use crate::tables::packed::{Packed, Tables};
 pub struct LiveTables {
     flows: Table<Key, Packed>,
     next_hops: Table<u32, NextHop>,
+    all: NamedTables,
 }
 
 impl LiveTables {
     /// Those of a program that has them.
     pub fn of(tables: &NamedTables) -> Result<LiveTables, NameError> {
-        Ok(LiveTables { flows: tables.table("spliced.flows")?, next_hops: tables.table("spliced.next_hops")? })
+        let (flows, next_hops) = (tables.table("spliced.flows")?, tables.table("spliced.next_hops")?);
+        Ok(LiveTables { flows, next_hops, all: tables.clone() })
     }
 
     /// Number of flow entries.
@@ -53,7 +55,12 @@ impl Tables for LiveTables {
         self.next_hops.entries()
     }
 
-    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
-        self.next_hops.set_all(next_hops).is_ok()
+    fn add_next_hop(&mut self, number: u32, next_hop: &NextHop) -> bool {
+        self.next_hops.prepare(&number, next_hop).is_ok()
+    }
+
+    fn clear_next_hops(&mut self, numbers: &[u32]) -> bool {
+        let none: Vec<_> = numbers.iter().map(|number| (*number, NextHop::default())).collect();
+        self.next_hops.set_all(&none).is_ok() && self.all.settle()
     }
 }

@@ -160,8 +160,11 @@ pub trait Tables {
     fn entries(&self) -> Vec<(FlowKey, Packed)>;
     /// The next hops that are not the default.
     fn next_hops(&self) -> Vec<(u32, NextHop)>;
-    /// Sets next hops; false where that failed.
-    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool;
+    /// Sets a next hop that no flow entry has; false where that failed.
+    fn add_next_hop(&mut self, number: u32, next_hop: &NextHop) -> bool;
+    /// Makes next hops that no flow entry has the default's, and waits until no packet has one of them; false where
+    /// that failed.
+    fn clear_next_hops(&mut self, numbers: &[u32]) -> bool;
 }
 
 /// Flow entries in such tables.
@@ -229,14 +232,13 @@ impl<T: Tables> FlowTable<T> {
         packed.unpacked(flow_key, self.next_hops.next_hop(packed.next_hop))
     }
 
-    /// Gives a next hop a number before a flow entry has it. A packet that is on its way at that moment may find the
-    /// table as it was before: it leaves by no port then, and comes again.
+    /// Gives a next hop a number before a flow entry has it.
     fn add(&mut self, next_hop: NextHop) -> Option<u16> {
         let number = self.next_hops.add(next_hop).or_else(|| {
             self.take_back();
             self.next_hops.add(next_hop)
         })?;
-        if !self.tables.set_next_hops(&[(number.into(), next_hop)]) {
+        if !self.tables.add_next_hop(number.into(), &next_hop) {
             self.next_hops.forget(&next_hop);
             return None;
         }
@@ -252,10 +254,8 @@ impl<T: Tables> FlowTable<T> {
         self.patience = Self::PATIENCE;
         let used: HashSet<u16> = self.tables.entries().iter().map(|(_, packed)| packed.next_hop).collect();
         let unused = self.next_hops.unused(&used);
-        // What is on its way when a number is given again finds nothing there, and not what it was before.
-        let none: Vec<(u32, NextHop)> =
-            unused.iter().map(|(number, _)| (u32::from(*number), NextHop::default())).collect();
-        if self.tables.set_next_hops(&none) {
+        let numbers: Vec<u32> = unused.iter().map(|(number, _)| u32::from(*number)).collect();
+        if self.tables.clear_next_hops(&numbers) {
             unused.iter().for_each(|(_, next_hop)| self.next_hops.forget(next_hop));
         }
     }
@@ -301,8 +301,13 @@ mod tests {
             self.next_hops.iter().map(|(number, next_hop)| (*number, *next_hop)).collect()
         }
 
-        fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
-            self.next_hops.extend(next_hops.iter().copied());
+        fn add_next_hop(&mut self, number: u32, next_hop: &NextHop) -> bool {
+            self.next_hops.insert(number, *next_hop);
+            true
+        }
+
+        fn clear_next_hops(&mut self, numbers: &[u32]) -> bool {
+            self.next_hops.retain(|number, _| !numbers.contains(number));
             true
         }
     }

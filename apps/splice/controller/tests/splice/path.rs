@@ -84,8 +84,12 @@ impl Tables for TestTables {
         self.dump("spliced.next_hops")
     }
 
-    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
-        next_hops.iter().all(|(number, next_hop)| self.set("spliced.next_hops", number, next_hop))
+    fn add_next_hop(&mut self, number: u32, next_hop: &NextHop) -> bool {
+        self.set("spliced.next_hops", &number, next_hop)
+    }
+
+    fn clear_next_hops(&mut self, numbers: &[u32]) -> bool {
+        numbers.iter().all(|number| self.set("spliced.next_hops", number, &NextHop::default()))
     }
 }
 

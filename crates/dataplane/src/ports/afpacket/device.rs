@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::ports::gso::Joiner;
 use crate::ports::spec::Gso;
 use crate::sys::{self, ethtool};
 
@@ -17,12 +18,23 @@ const UNFINISHED: [&str; 6] = [
 /// Those of them that divide.
 const DIVIDES: usize = 3;
 
+/// The socket for super-packets to an interface, where there is to be one, and a line about it. `socket` asks.
+pub fn joiner(socket: &OwnedFd, interface: &str, index: i32, wanted: Gso) -> (Option<Joiner>, Option<String>) {
+    match takes(socket, interface, wanted) {
+        (None, about) => (None, about),
+        (Some(takes_udp), about) => match Joiner::open(index, takes_udp) {
+            Ok(joiner) => (Some(joiner), about),
+            Err(error) => (None, Some(format!("sends no super-packets: {error}"))),
+        },
+    }
+}
+
 /// Whether super-packets are sent to an interface: `None`, or whether they may be of UDP, too; and a line about it:
 /// what divides them, or why they are not sent.
 ///
 /// A virtual device that takes what is unfinished does not finish it, but hands it on. Behind it may be a kernel, which
 /// takes it as it is, or a program that can't.
-pub fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (Option<bool>, Option<String>) {
+fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (Option<bool>, Option<String>) {
     // One that does not tell may have all of them.
     let on = ethtool::are_on(socket, interface, UNFINISHED).unwrap_or([true; UNFINISHED.len()]);
     let has_hardware = ethtool::has_hardware(socket, interface).unwrap_or(false);

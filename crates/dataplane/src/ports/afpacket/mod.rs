@@ -14,14 +14,13 @@
 //! whole in the socket's own queue, in the order of the slots that its beginnings are in (`TP_STATUS_COPY`): slots for
 //! all that may come would take 64 KiB for each packet, and one call for 64 KiB costs little.
 //!
-//! Where a batch has several packets of a flow, they go to the kernel as one: see [`joiner`].
+//! Where a batch has several packets of a flow, they go to the kernel as one: see [`gso`](super::gso).
 //!
 //! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is
 //! back. An interface that comes up again is used again; for one that is made again under its name each worker opens a
 //! new socket.
 
 mod device;
-mod joiner;
 mod long;
 mod share;
 mod socket;
@@ -34,15 +33,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use joiner::{Joiner, Outcome};
 use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use long::Long;
 use share::Share;
-pub(super) use socket::enlarge_buffer;
 use socket::{RING_BYTES, Socket};
 
 use super::error::PortError;
-use super::gso::{PLAIN, WINDOW};
+use super::gso::{Joiner, Outcome, PLAIN, WINDOW};
 use super::intake::Intake;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
@@ -99,7 +96,7 @@ impl AfPacket {
         let open = |worker| {
             let Socket { fd, rings, device } = join(interface, slot_size, &share, worker)?;
             let joiner;
-            (joiner, about) = joiner::open(&fd, interface, device.index, gso);
+            (joiner, about) = device::joiner(&fd, interface, device.index, gso);
             Ok(AfPacket {
                 interface: interface.to_owned(),
                 device,
@@ -248,7 +245,7 @@ impl AfPacket {
         }
         let unsent = self.unsent;
         let Some(mut joiner) = self.joiner.take_if(|_| !unsent) else { return false };
-        if joiner.send(batch, start, sent) == Outcome::Full {
+        if let Outcome::Full | Outcome::Dropped = joiner.send(batch, start, sent) {
             for packet in joiner.rest().map(|number| batch.packet(start + number)) {
                 if self.put(packet) {
                     sent.packets += 1;
@@ -300,7 +297,7 @@ impl AfPacket {
         sys::put_in_place(&fd, &self.socket)
             .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
         (self.rings, self.device) = (rings, device);
-        (self.joiner, _) = joiner::open(&self.socket, &self.interface, device.index, self.gso);
+        (self.joiner, _) = device::joiner(&self.socket, &self.interface, device.index, self.gso);
         (self.rx_next, self.tx_next, self.unsent) = (0, 0, false);
         Ok(())
     }
@@ -391,12 +388,7 @@ impl Queue for AfPacket {
         self.intake.count(counters);
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
-        if let Some(joiner) = &mut self.joiner {
-            joiner.forget_error();
-            let [joined, packets] = std::mem::take(&mut joiner.sent);
-            counters.tx_super.fetch_add(joined, Ordering::Relaxed);
-            counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
-        }
+        self.joiner.iter_mut().for_each(|joiner| joiner.tick(counters));
         self.look();
         // Packets that the device had no room for are still in the ring.
         if self.unsent && !self.kick() {

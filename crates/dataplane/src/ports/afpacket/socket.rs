@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::tpacket_req;
 
+use crate::ports::buffers::{enlarge_receiving, enlarge_sending};
 use crate::ports::error::{PortError, is_denied};
 use crate::sys::{self, Interface, Mapping};
 
@@ -12,10 +13,6 @@ use crate::sys::{self, Interface, Mapping};
 pub const RING_BYTES: usize = 8 << 20;
 /// Bytes of a block of the ring: contiguous kernel memory, so not too large.
 const BLOCK_BYTES: usize = 1 << 17;
-/// Super-packets that wait aside of the ring, as the kernel counts them: nothing is reserved.
-const RECEIVE_BUFFER: i32 = 32 << 20;
-/// Socket buffer: how much the device may have under way.
-const SEND_BUFFER: i32 = 8 << 20;
 
 /// A socket that gets all packets of an interface and sends there.
 pub struct Socket {
@@ -64,8 +61,8 @@ impl Socket {
         set(libc::PACKET_LOSS, 1).map_err(|e| error("PACKET_LOSS is not supported", e))?;
         // It only makes it faster, so its refusal does not matter.
         let _ = set(libc::PACKET_QDISC_BYPASS, 1);
-        enlarge_buffer(&fd);
-        enlarge(&fd, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF], RECEIVE_BUFFER);
+        enlarge_sending(&fd);
+        enlarge_receiving(&fd);
         ring(libc::PACKET_RX_RING)?;
         ring(libc::PACKET_TX_RING)?;
         let rings = Mapping::of_fd(fd.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
@@ -77,15 +74,4 @@ impl Socket {
             .map_err(|e| error("cannot be bound to", e))?;
         Ok(Socket { fd, rings, device })
     }
-}
-
-/// Lets a socket have much under way, as far as the system allows.
-pub fn enlarge_buffer(fd: &OwnedFd) {
-    enlarge(fd, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF], SEND_BUFFER);
-}
-
-/// By one of two options: the first may exceed the system's limit, which takes a right.
-fn enlarge(fd: &OwnedFd, options: [i32; 2], bytes: i32) {
-    let set = |option: &i32| sys::set_option(fd, libc::SOL_SOCKET, *option, &bytes).is_ok();
-    let _ = options.iter().any(set);
 }

@@ -5,9 +5,11 @@
 //! fragmented (RFC 6864: they have no meaning): see [`part`]. Packets with wrong checksums, which would be made right
 //! where a super-packet is divided, leave as they are.
 
+mod joiner;
 mod outgoing;
 mod part;
 mod plan;
 
+pub use joiner::{Joiner, Outcome};
 pub use outgoing::{Outgoing, PLAIN, Ready};
 pub use plan::{Plan, WINDOW};

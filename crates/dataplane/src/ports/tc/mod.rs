@@ -3,13 +3,16 @@
 //!
 //! What the fast path hands over does not come in here: the kernel's program puts it into the ring of a worker
 //! ([`crate::xdp::TapRing`]), whatever port it came in by. So a queue only sends, by a packet socket that receives
-//! nothing. Its packets go through the interface's queueing discipline, as those do that the fast path sends.
+//! nothing. Its packets go through the interface's queueing discipline, as those do that the fast path sends. What a
+//! batch has of a flow leaves as a super-packet, by a socket of its own ([`gso`]), whatever the interface does with
+//! it: the fast path sends super-packets there, too.
 //!
 //! What happens to an interface that is down or gone is as for AF_PACKET.
 
 mod port;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +20,22 @@ use std::time::Duration;
 use codegen::abi::MAX_BATCH;
 
 use self::port::{InterfaceCheck, Port};
-use super::afpacket::enlarge_buffer;
+use super::buffers::enlarge_sending;
 use super::count::Count;
 use super::error::{PortError, is_denied};
+use super::gso::{self, Joiner, Outcome};
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
+use super::spec::Gso;
 use crate::counters::PortCounters;
-use crate::packets::{RxBatch, TxBatch};
+use crate::packets::{Bytes, RxBatch, TxBatch};
 use crate::sys::{self, Interface, Messages, Repeated};
 use crate::xdp::{FastPath, PortRole};
 
 /// Between two looks for what has changed at an interface.
 const WATCH: Duration = Duration::from_millis(100);
 /// Packets of a call, and pieces of each.
-const WINDOW: usize = MAX_BATCH;
+const WINDOW: usize = if MAX_BATCH < gso::WINDOW { MAX_BATCH } else { gso::WINDOW };
 const PIECES: usize = 2;
 
 /// What one worker sends by at an interface.
@@ -40,6 +45,10 @@ pub struct Tc {
     port: Arc<Port>,
     socket: OwnedFd,
     messages: Messages,
+    /// Where it sends super-packets.
+    joiner: Option<Joiner>,
+    /// Whether it is to.
+    gso: Gso,
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -54,7 +63,7 @@ impl Tc {
         lock: &Arc<InterfaceLock>,
         workers: usize,
         path: Arc<FastPath>,
-        role: PortRole,
+        (role, gso): (PortRole, Gso),
     ) -> Result<(Vec<Self>, String), PortError> {
         let interface = lock.interface();
         let (port, device, about) = Port::open(lock.clone(), path, role)?;
@@ -70,6 +79,8 @@ impl Tc {
                 port: port.clone(),
                 socket,
                 messages: Messages::new(WINDOW, WINDOW * PIECES),
+                joiner: joiner(gso, device.index),
+                gso,
                 trouble: None,
                 error: None,
                 _watch: watch.take(),
@@ -78,12 +89,39 @@ impl Tc {
         Ok(((0..workers).map(queue).collect::<Result<_, _>>()?, about))
     }
 
-    /// Sends the packets of a batch from one on that fit into a call; how many they were.
-    fn send_some(&mut self, batch: &TxBatch<'_>, from: usize, sent: &mut Sent) -> usize {
+    /// Sends these packets of a batch with others of their flows in one, where there are such; whether it did.
+    fn send_joined(&mut self, batch: &TxBatch<'_>, packets: Range<usize>, sent: &mut Sent) -> bool {
+        let (device, start) = (self.device, packets.start);
+        let fits = |packet: Bytes<'_>| device.can_send(packet.head, packet.len());
+        let Some(joiner) = &mut self.joiner else { return false };
+        if !joiner.joins(batch, start, packets.len(), fits) {
+            return false;
+        }
+        let mut outcome = joiner.send(batch, start, sent);
+        while outcome == Outcome::Dropped {
+            outcome = joiner.pass_over(sent);
+        }
+        if let Some(error) = joiner.error.take() {
+            self.error = Some(format!("{}: cannot send: {error}", self.interface));
+        }
+        if outcome == Outcome::Full
+            && let Some(joiner) = self.joiner.take()
+        {
+            // The kernel may not know such super-packets.
+            let mut rest = joiner.rest().map(|number| start + number).peekable();
+            while rest.peek().is_some() {
+                self.send_some(batch, &mut rest.by_ref().take(WINDOW), sent);
+            }
+            drop(rest);
+            self.joiner = Some(joiner);
+        }
+        true
+    }
+
+    /// Sends packets of a batch, at most as many as fit into a call.
+    fn send_some(&mut self, batch: &TxBatch<'_>, packets: &mut dyn Iterator<Item = usize>, sent: &mut Sent) {
         let (mut lens, mut count) = ([0; WINDOW], 0);
         self.messages.clear();
-        let packets = (from..batch.len()).take(WINDOW);
-        let looked_at = packets.len();
         for packet in packets.map(|index| batch.packet(index)) {
             // The kernel would say so of each, and stop there.
             if self.device.can_send(packet.head, packet.len()) {
@@ -124,7 +162,6 @@ impl Tc {
             }
         }
         sent.packets += usize::from(stopped);
-        looked_at
     }
 
     /// Whether further packets are worth a try after an error.
@@ -164,8 +201,15 @@ impl Tc {
         sys::put_in_place(&socket, &self.socket)
             .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
         self.device = now;
+        self.joiner = joiner(self.gso, now.index);
         Ok(())
     }
+}
+
+/// The socket for super-packets to an interface. Where there is none they leave one by one.
+fn joiner(gso: Gso, index: i32) -> Option<Joiner> {
+    // Older kernels do not know those of UDP.
+    (gso != Gso::Off).then(|| Joiner::open(index, sys::is_linux_from(6, 2)).ok()).flatten()
 }
 
 /// A socket that sends by an interface.
@@ -175,7 +219,7 @@ fn socket(interface: &str, index: i32) -> Result<OwnedFd, PortError> {
         true => port::no_permission(interface),
         false => PortError(format!("{interface}: no packet socket: {error}")),
     })?;
-    enlarge_buffer(&socket);
+    enlarge_sending(&socket);
     Ok(socket)
 }
 
@@ -183,9 +227,12 @@ impl Queue for Tc {
     fn receive(&mut self, _batch: &mut RxBatch<'_>) {}
 
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
-        let (mut sent, mut from) = (Sent::default(), 0);
-        while from < batch.len() {
-            from += self.send_some(batch, from, &mut sent);
+        let mut sent = Sent::default();
+        for start in (0..batch.len()).step_by(WINDOW) {
+            let packets = start..batch.len().min(start + WINDOW);
+            if !self.send_joined(batch, packets.clone(), &mut sent) {
+                self.send_some(batch, &mut packets.into_iter(), &mut sent);
+            }
         }
         sent
     }
@@ -198,6 +245,7 @@ impl Queue for Tc {
     fn tick(&mut self, counters: &PortCounters) {
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
+        self.joiner.iter_mut().for_each(|joiner| joiner.tick(counters));
         self.look();
         counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
     }

@@ -1,35 +1,26 @@
-//! The socket by which super-packets leave ([`gso`](crate::ports::gso)).
+//! The socket by which super-packets leave.
 //!
 //! It is one of its own: rings have no room for them, and it goes through the queueing discipline, for what is to be
-//! divided would be dropped past it (`PACKET_QDISC_BYPASS`). As the ring goes past it, a batch goes by one of the two,
-//! whole. While the ring has packets that the device had no room for, it is the ring; and while the kernel has some of
-//! the socket's (`SIOCOUTQ`), the socket. What the kernel does not take of the socket's goes into the ring, which waits
-//! until the rest is sent.
+//! divided would be dropped past it (`PACKET_QDISC_BYPASS`).
+//!
+//! The ring of an AF_PACKET port goes past it. So a batch goes by one of the two, whole. While the ring has packets
+//! that the device had no room for, it is the ring; and while the kernel has some of the socket's (`SIOCOUTQ`), the
+//! socket. What the kernel does not take of the socket's goes into the ring, which waits until the rest is sent.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
-use super::device;
-use super::socket::enlarge_buffer;
+use super::outgoing::Outgoing;
+use super::plan::Plan;
+use crate::counters::PortCounters;
 use crate::packets::{Bytes, TxBatch};
-use crate::ports::gso::{Outgoing, Plan};
+use crate::ports::buffers::enlarge_sending;
 use crate::ports::queue::Sent;
-use crate::ports::spec::Gso;
 use crate::sys;
 
 /// Packets of a flow in a batch from which on a super-packet is worth its price.
 const LEAST: u16 = 4;
-
-/// The socket for super-packets to an interface, where there is to be one, and a line about it. `socket` asks.
-pub fn open(socket: &OwnedFd, interface: &str, index: i32, wanted: Gso) -> (Option<Joiner>, Option<String>) {
-    match device::takes(socket, interface, wanted) {
-        (None, about) => (None, about),
-        (Some(takes_udp), about) => match Joiner::open(index, takes_udp) {
-            Ok(joiner) => (Some(joiner), about),
-            Err(error) => (None, Some(format!("sends no super-packets: {error}"))),
-        },
-    }
-}
 
 /// How far sending came.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +29,8 @@ pub enum Outcome {
     Done,
     /// The kernel takes no more for now: what [`Joiner::rest`] gives is left.
     Full,
+    /// The queueing discipline has dropped the first of the packets that are left, and counts that.
+    Dropped,
     /// The interface takes nothing.
     Down,
 }
@@ -55,17 +48,17 @@ pub struct Joiner {
     /// The kernel does not know such super-packets.
     is_refused: bool,
     /// Super-packets sent, and the packets in them.
-    pub sent: [u64; 2],
+    sent: [u64; 2],
     /// The latest error.
     pub error: Option<io::Error>,
 }
 
 impl Joiner {
     /// A socket that sends to the interface of this index; in a user namespace, too.
-    fn open(index: i32, takes_udp: bool) -> io::Result<Self> {
+    pub fn open(index: i32, takes_udp: bool) -> io::Result<Self> {
         let socket = sys::packet_socket()?;
         sys::tell_unfinished(&socket)?;
-        enlarge_buffer(&socket);
+        enlarge_sending(&socket);
         sys::bind_to_send(&socket, index)?;
         Ok(Joiner {
             socket,
@@ -85,35 +78,55 @@ impl Joiner {
         self.owes
     }
 
-    /// A pending error would be taken for one of the next packet's.
-    pub fn forget_error(&self) {
+    /// Counts what was sent. A pending error is forgotten, for it would be taken for one of the next packet's.
+    pub fn tick(&mut self, counters: &PortCounters) {
         let _ = sys::take_socket_error(&self.socket);
+        let [joined, packets] = std::mem::take(&mut self.sent);
+        counters.tx_super.fetch_add(joined, Ordering::Relaxed);
+        counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
     }
 
     /// Looks at so many packets of a batch from `start` on, as many as a plan takes at most; whether they are to be
     /// sent by this socket. Those that do not fit the device are left out.
     pub fn plan(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) -> bool {
-        let make = |plan: &mut Plan| {
-            plan.make(count, |number| Some(batch.packet(start + number)).filter(|packet| fits(*packet)));
-        };
-        let may_join = count >= usize::from(LEAST) && !self.is_refused;
-        if may_join {
-            make(&mut self.plan);
-            if self.plan.longest >= LEAST {
-                return true;
-            }
+        if self.joins(batch, start, count, &fits) {
+            return true;
         }
         let must = self.owes();
-        if must && !may_join {
-            make(&mut self.plan);
+        if must {
+            self.make(batch, start, count, fits);
         }
         must
+    }
+
+    /// As [`Joiner::plan`] where nothing waits that could be overtaken: whether some are worth joining.
+    pub fn joins(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) -> bool {
+        if count < usize::from(LEAST) || self.is_refused {
+            return false;
+        }
+        self.make(batch, start, count, fits);
+        self.plan.longest >= LEAST
+    }
+
+    fn make(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) {
+        self.plan.make(count, |number| Some(batch.packet(start + number)).filter(|packet| fits(*packet)));
     }
 
     /// Sends what was planned of a batch.
     pub fn send(&mut self, batch: &TxBatch<'_>, start: usize, sent: &mut Sent) -> Outcome {
         self.outgoing.make(&self.plan, batch, start, !self.is_refused);
         self.done = 0;
+        self.go_on(sent)
+    }
+
+    /// Passes over what was dropped, and sends what is left; the bytes of what was dropped are not sent.
+    pub fn pass_over(&mut self, sent: &mut Sent) -> Outcome {
+        sent.packets += self.outgoing.ready.get(self.done).map_or(0, |dropped| usize::from(dropped.packets));
+        self.done += 1;
+        self.go_on(sent)
+    }
+
+    fn go_on(&mut self, sent: &mut Sent) -> Outcome {
         while let Some(next) = self.outgoing.ready.get(self.done) {
             // SAFETY: the pieces are of the batch, which is there, and of what was made for it.
             let result = unsafe { self.outgoing.messages.send(&self.socket, self.done) };
@@ -131,7 +144,8 @@ impl Joiner {
                     self.owes = true;
                 }
                 Err(Some(libc::EINTR)) => {}
-                Err(Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)) => return Outcome::Full,
+                Err(Some(libc::EAGAIN | libc::ENOMEM)) => return Outcome::Full,
+                Err(Some(libc::ENOBUFS)) => return Outcome::Dropped,
                 Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => return Outcome::Down,
                 // The MTU may shrink at any time.
                 Err(Some(libc::EMSGSIZE)) => self.done += 1,
@@ -150,7 +164,7 @@ impl Joiner {
 
     /// Planned packets that were not sent, in the order in which they are to leave.
     pub fn rest(&self) -> impl Iterator<Item = usize> + '_ {
-        let left = &self.outgoing.ready[self.done..];
+        let left = self.outgoing.ready.get(self.done..).unwrap_or_default();
         left.iter().flat_map(|message| self.plan.packets(message.first).take(message.packets.into()))
     }
 }
