@@ -66,8 +66,9 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
-    /// Whether packets may go to the kernel's stack that have got bytes in front. The stack goes by what the kernel found
-    /// in the front that they came in with. So they come in once more, with a mark by which the program lets them pass.
+    /// Whether packets may go to the kernel's stack that have got bytes in front. The stack goes by what the kernel has
+    /// found in the front that they came in with. So they come in once more, with a mark by which the program lets them
+    /// pass.
     fn returns_packets(&self) -> bool {
         let has_host = || self.program.channels.iter().any(|channel| matches!(channel.target, Target::Host));
         self.is_tc() && !self.options.recorded && self.program.limits.headroom > 0 && has_host()
