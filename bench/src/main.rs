@@ -27,6 +27,7 @@ mod stream;
 #[path = "../../apps/translate/controller/bench/mod.rs"]
 mod translate;
 mod veth;
+mod web;
 mod xdp;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ pub mod instructions;
 mod live;
 mod memory;
 mod mpls;
+mod tc;
 
 use case::{App, Case};
 
@@ -56,7 +57,7 @@ impl Apps {
     }
 }
 
-/// Runs all parts, or those that `PART=memory,instructions` names: memory, instructions, live. `CASE="mpls, swap"`
+/// Runs all parts, or those that `PART=memory,instructions` names: memory, instructions, live, tc. `CASE="mpls, swap"`
 /// limits the measurement in memory to one case, `CASE=rules` to the rules.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let apps = Apps::load()?;
@@ -71,6 +72,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     if wanted("live") {
         live::measure(&apps, effort, &mut results)?;
+    }
+    if wanted("tc") {
+        tc::measure(&apps.firewall, effort, &mut results)?;
     }
     Ok(results)
 }

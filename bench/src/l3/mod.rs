@@ -6,6 +6,7 @@ pub mod live;
 mod memory;
 mod peer;
 pub mod setup;
+mod tc;
 mod workers;
 
 use baker::ir::{self, Program};
@@ -16,8 +17,7 @@ use crate::results::Results;
 const SOURCE: &str = include_str!("../../../apps/l3switch/l3switch.baker");
 
 /// Runs all parts, or those that `PART=memory,instructions` names: memory, workers, compile, instructions,
-/// live. `CASE="16 routes"`
-/// limits the measurement in memory to one case.
+/// live, tc. `CASE="16 routes"` limits the measurement in memory to one case.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let program = program()?;
     let mut results = Results::default();
@@ -38,6 +38,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     if wanted("live") {
         live::measure(&program, effort, &mut results)?;
+    }
+    if wanted("tc") {
+        tc::measure(effort, &mut results)?;
     }
     Ok(results)
 }

@@ -198,6 +198,15 @@ pub fn frame(kind: u16, number: u32, len: usize) -> Vec<u8> {
 
 /// A program from its text.
 pub fn compiled(text: &str) -> Arc<Program> {
+    compiled_by(text, lower)
+}
+
+/// The same in the form in which hosts may leave checksums to devices.
+pub fn compiled_with_operations(text: &str) -> Arc<Program> {
+    compiled_by(text, lower_with_operations)
+}
+
+fn compiled_by(text: &str, lower: fn(&baker::check::hir::Program) -> Program) -> Arc<Program> {
     let found = baker::check::check("test.baker", text, &baker::library::Library);
     let text = baker::diag::render(&found.diagnostics, &found.sources, false);
     Arc::new(lower(&found.program.unwrap_or_else(|| panic!("{text}"))))

@@ -1,6 +1,7 @@
 //! The firewall: flows that it knows, and packets that ask 10 or 10 000 rules. Port 1 is the LAN, port 2 the WAN.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 
 use super::case::{App, Case, Trace};
 use crate::frames::{ethernet, frame, ipv4};
@@ -11,7 +12,7 @@ use crate::numbers::SplitMix64;
 mod generated;
 
 pub use generated::quiet;
-use generated::{Packet, Rule, configuration, datagram, first, packets, rules};
+use generated::{Packet, Rule, datagram, first, packets, rules};
 
 /// A gateway at each side.
 pub const INSIDE: u64 = 0x0200_0000_0101;
@@ -86,7 +87,7 @@ fn asking(app: &App, name: &str, count: u32, pool: u32) -> Result<Case, String> 
         packets.iter().enumerate().map(|(number, packet)| (2, generated::frame(packet, number))).collect();
     let packets = frames.split_off(WARM);
     let mut case = app.case(name, frames, packets)?;
-    case.config = app.configured(&configuration(&app.example, &rules))?;
+    case.config = app.configured(&generated::configuration(&app.example, &rules))?;
     case.once = true;
     Ok(case)
 }
@@ -101,8 +102,39 @@ fn established(app: &App, name: &str, count: u32, pool: u32) -> Result<Case, Str
     let mut packet = |_| opening[numbers.below(opening.len() as u64) as usize].clone();
     let packets = (0..pool).map(&mut packet).collect();
     let mut case = app.case(name, opening, packets)?;
-    case.config = app.configured(&configuration(&app.example, &rules))?;
+    case.config = app.configured(&generated::configuration(&app.example, &rules))?;
     Ok(case)
+}
+
+/// The same rules for two firewalls.
+pub struct Web {
+    /// The example's configuration with them.
+    pub configuration: String,
+    /// As nftables has each.
+    pub nftables: Vec<String>,
+}
+
+/// So many rules, but for those that decide about TCP to a web server on the LAN from where no rule names; and one
+/// behind them that lets it in.
+pub fn web(app: &App, count: u32, server: Ipv4Addr, wan: &str) -> Web {
+    let contains = |(net, len): (u32, u32)| server.to_bits() >> (32 - len) == net >> (32 - len);
+    let decides = |rule: &Rule| rule.from.is_none() && rule.port.is_none() && rule.to.is_none_or(contains);
+    let rules: Vec<Rule> = rules(count).into_iter().filter(|rule| !decides(rule)).collect();
+    let last =
+        format!("{{ action = \"permit\", entry = \"wan\", protocol = \"tcp\", to = \"{server}\", to_port = 80 }}");
+    let configuration = generated::configuration(&app.example, &rules).replacen("\n]\n", &format!("\n{last}\n]\n"), 1);
+    let mut nftables: Vec<String> = rules.iter().map(as_nftables).collect();
+    nftables.push(format!("iifname \"{wan}\" ip daddr {server} tcp dport 80 counter accept"));
+    Web { configuration, nftables }
+}
+
+/// A rule as nftables has it. Rules count, as the firewall's do.
+fn as_nftables(rule: &Rule) -> String {
+    let net = |(address, len): (u32, u32)| format!("{}/{len}", Ipv4Addr::from(address));
+    let from = rule.from.map_or(String::new(), |from| format!("ip saddr {} ", net(from)));
+    let to = rule.to.map_or(String::new(), |to| format!("ip daddr {} ", net(to)));
+    let port = rule.port.map_or(String::new(), |port| format!("udp dport {port} "));
+    format!("{from}{to}{port}counter {}", if rule.permit { "accept" } else { "drop" })
 }
 
 /// UDP from the LAN to the WAN, as many flows, and the answers; for ports whose addresses these are.

@@ -3,24 +3,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `network`, `cpu` | the links, and whose CPU time is whose |
-//! | `systems` | what is between client and servers |
-//! | `server`, `client` | the web servers and the load |
+//! | `systems` | what is between client and servers, in the network of [`crate::web`] |
 //! | `rates` | requests per second, per second of the balancer's CPU, and latencies |
 //! | `packets` | time per packet in the fast path, and memory per connection |
 //! | `controller` | time per request in the controller alone |
 
-mod client;
 mod controller;
-mod cpu;
-mod network;
 mod packets;
 mod rates;
-mod server;
 mod systems;
-
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 use crate::Effort;
 use crate::results::Results;
@@ -42,10 +33,4 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         packets::connections(effort, &mut results)?;
     }
     Ok(results)
-}
-
-/// Keeps a thread, the calling one for 0, on one CPU.
-fn pin(thread: i32, cpu: usize) -> Result<(), String> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(thread), &cpus)).map_err(|e| format!("CPU {cpu}: {e}"))
 }

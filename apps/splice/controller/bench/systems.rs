@@ -1,20 +1,10 @@
 //! What is between the client and the servers, one system at a time.
 
 use std::fmt::Write as _;
-use std::net::SocketAddrV4;
-use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use lab::Running;
-
-use super::client;
-use super::cpu::{self, Thread};
-use super::network::{BALANCER_CPU, CLIENTS, Links, Middle, Network, REAL, SERVERS, VIRTUAL};
-use crate::text;
-
-/// Until a system serves.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::web::line::{Line, Program, Scratch};
+use crate::web::network::{CLIENTS, Links, MIDDLE_CPU, Middle, REAL, SERVERS, VIRTUAL};
 
 /// A system that takes part.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,19 +49,6 @@ pub const SYSTEMS: [(&str, System); 10] = [
     ("millrace tc", System::Millrace(Placement::TrafficControl)),
 ];
 
-/// A running system with its network.
-pub struct Line {
-    // Dropped first.
-    running: Option<Running>,
-    pub network: Network,
-    /// Where the client asks.
-    pub address: SocketAddrV4,
-    /// Its threads, where all of its work is in threads.
-    pub threads: Vec<Thread>,
-    /// What it needs as long as it runs.
-    _scratch: Scratch,
-}
-
 impl System {
     /// The program that must be installed.
     fn program(self) -> Option<&'static str> {
@@ -103,82 +80,25 @@ impl System {
             System::Millrace(_) => Middle::Ports,
             _ => Middle::Host,
         };
-        let network = Network::new(middle, links)?;
-        let scratch = Scratch::new()?;
-        let command = match self {
-            System::Direct | System::Kernel => None,
+        let program = match self {
+            System::Direct | System::Kernel => Program::None,
             System::Haproxy(more) => {
+                let scratch = Scratch::new()?;
                 let config = scratch.write("haproxy.cfg", &haproxy(more))?;
-                Some(vec!["haproxy".into(), "-db".into(), "-f".into(), config])
+                Program::Other(vec!["haproxy".into(), "-db".into(), "-f".into(), config], scratch)
             }
             System::Nginx => {
+                let scratch = Scratch::new()?;
                 let folder = scratch.0.display().to_string();
                 let config = scratch.write("nginx.conf", &nginx(&folder))?;
-                Some(vec!["nginx".into(), "-p".into(), folder, "-e".into(), "stderr".into(), "-c".into(), config])
+                let command =
+                    vec!["nginx".into(), "-p".into(), folder, "-e".into(), "stderr".into(), "-c".into(), config];
+                Program::Other(command, scratch)
             }
-            System::Millrace(placement) => Some(millrace(placement, &scratch)?),
+            System::Millrace(placement) => Program::Millrace("splice", millrace(placement)),
         };
-        let run = |command: Vec<String>| {
-            let cpu = BALANCER_CPU.to_string();
-            network.balancer.command("taskset").args(["-c", &cpu]).args(command).spawn().map_err(text)
-        };
-        let running = command.map(run).transpose()?;
         let address = if matches!(self, System::Direct | System::Kernel) { REAL[0] } else { VIRTUAL };
-        let mut line = Line { running, network, address, threads: Vec::new(), _scratch: scratch };
-        line.wait()?;
-        if let (System::Millrace(_), Some(running)) = (self, &line.running) {
-            let receiving = if middle == Middle::Ports { line.network.ports_are_threaded()? } else { Vec::new() };
-            line.threads = cpu::threads(running.id(), &receiving)?;
-        }
-        Ok(line)
-    }
-}
-
-impl Line {
-    /// Until a request is served.
-    fn wait(&mut self) -> Result<(), String> {
-        let start = Instant::now();
-        loop {
-            let Err(error) = self.check(1) else { return Ok(()) };
-            let ended = match &mut self.running {
-                Some(running) => running.ended().map_err(text)?.is_some(),
-                None => false,
-            };
-            if ended || start.elapsed() > PATIENCE {
-                let said = self.running.as_ref().map_or(String::new(), Running::both);
-                return Err(format!("it does not serve: {error}\n{said}"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// One response is the right one.
-    pub fn check(&self, bytes: usize) -> Result<(), String> {
-        self.network.client.enter(|| client::check(self.address, bytes)).map_err(text)?
-    }
-}
-
-/// A folder that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("millrace-bench-splice-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(text)?;
-        Ok(Scratch(folder))
-    }
-
-    fn write(&self, name: &str, content: &str) -> Result<String, String> {
-        let path = self.0.join(name);
-        std::fs::write(&path, content).map_err(text)?;
-        Ok(path.display().to_string())
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left in the folder for temporary files is no loss.
-        let _ = std::fs::remove_dir_all(&self.0);
+        Line::start(middle, links, program, address)
     }
 }
 
@@ -208,8 +128,8 @@ fn nginx(folder: &str) -> String {
     )
 }
 
-/// The command that runs Millrace.
-fn millrace(placement: Placement, scratch: &Scratch) -> Result<Vec<String>, String> {
+/// The configuration of Millrace.
+fn millrace(placement: Placement) -> String {
     let example = include_str!("../../splice.toml");
     let driver = match placement {
         Placement::Workers => "afxdp",
@@ -223,9 +143,5 @@ fn millrace(placement: Placement, scratch: &Scratch) -> Result<Vec<String>, Stri
         own = own.replace(&format!("auto:{port}"), &format!("{driver}:{device}"));
     }
     let ppfs = if placement == Placement::SetUp { format!("[\"{SET_UP}\"]") } else { "[]".into() };
-    own = own.replace("[workers]\ncount = 1", &format!("[workers]\ncpus = [{BALANCER_CPU}]\nppfs = {ppfs}"));
-    let config = scratch.write("splice.toml", &own)?;
-    let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
-    let arguments = ["run", "splice", "-c", &config, "--no-socket"];
-    Ok(std::iter::once(program.as_str()).chain(arguments).map(str::to_owned).collect())
+    own.replace("[workers]\ncount = 1", &format!("[workers]\ncpus = [{MIDDLE_CPU}]\nppfs = {ppfs}"))
 }

@@ -196,6 +196,7 @@ impl<'c> Kernel<'c, '_> {
         let room = builder.build_int_add(bytes, odd, "")?;
         self.must(self.help(Helper::SkbChangeHead, &[ctx.into(), room.into(), self.long(0).into()])?)?;
         self.reload(ctx, state)?;
+        self.note_front(ctx)?;
         self.set_offset(state, odd)
     }
 }

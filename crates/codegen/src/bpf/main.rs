@@ -72,7 +72,7 @@ impl<'c> Kernel<'c, '_> {
         self.set(state, Field::Counters, self.counters()?)?;
         match self.part.filter(|part| self.program.channels[Program::RX.0 as usize].target != Target::Ppf(*part)) {
             Some(part) => self.go_on(ctx, state, part)?,
-            None => self.receive(ctx, state)?,
+            None => self.receive_new(ctx, state)?,
         }
         self.hand_over(ctx, state)?;
         let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
@@ -89,7 +89,7 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// A packet that was received.
-    fn receive(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+    pub(super) fn receive(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
         let builder = &self.builder;
         self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;
         self.set(state, Field::Offset, self.i64.const_zero())?;
@@ -340,7 +340,7 @@ impl<'c> Kernel<'c, '_> {
         let (has_host, interface) = self.says_slot(ctx, offset_of!(PortSlot, has_host))?;
         builder.build_conditional_branch(has_host, port, stack)?;
         builder.position_at_end(stack);
-        self.set(state, Field::Verdict, self.verdict(Verdict::Pass))?;
+        self.to_stack(ctx, state)?;
         builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(port);

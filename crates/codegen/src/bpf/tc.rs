@@ -3,7 +3,7 @@
 
 use std::mem::offset_of;
 
-use baker::ir::DropId;
+use baker::ir::{DropId, Target};
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::values::{IntValue, PointerValue};
@@ -15,6 +15,16 @@ use super::ring::FORCE_WAKEUP;
 use super::state::Field;
 use crate::kernel::{MapUse, Punt, Tap, Verdict};
 use crate::lower::{Memory, Res};
+
+/// Numbers of the context that programs may write, 32 bits each: the packet's mark, and the first of those that are a
+/// program's own (`cb`).
+const MARK: u64 = 8;
+const OWN: u64 = 48;
+/// The mark of a packet that comes in once more, as it goes to the kernel's stack: `MllR`. Packets from other network
+/// namespaces have none.
+const RETURNED: u64 = 0x4d6c_6c52;
+/// Into the interface (`BPF_F_INGRESS`).
+const INGRESS: u64 = 1;
 
 /// Of a super-packet its packets are compared with the MTU (`BPF_MTU_CHK_SEGS`).
 const SEGMENTS: u64 = 1;
@@ -53,6 +63,66 @@ impl<'c> Kernel<'c, '_> {
         let verdict = self.help(Helper::Redirect, &[self.resize(interface, 64)?.into(), self.long(0).into()])?;
         self.set(state, Field::Verdict, verdict)?;
         builder.build_unconditional_branch(done)?;
+        Ok(())
+    }
+
+    /// Whether packets may go to the kernel's stack that have got bytes in front. The stack goes by what the kernel has
+    /// found in the front that they came in with. So they come in once more, with a mark by which the program lets them
+    /// pass.
+    fn returns_packets(&self) -> bool {
+        let has_host = || self.program.channels.iter().any(|channel| matches!(channel.target, Target::Host));
+        self.is_tc() && !self.options.recorded && self.program.limits.headroom > 0 && has_host()
+    }
+
+    /// Notes beside a packet that it has got bytes in front.
+    pub(super) fn note_front(&self, ctx: PointerValue<'c>) -> Res<()> {
+        if !self.returns_packets() {
+            return Ok(());
+        }
+        self.store_once(self.at(ctx, OWN)?, self.i32.const_int(1, false))
+    }
+
+    /// Receives a packet that does not come in once more.
+    pub(super) fn receive_new(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        if !self.returns_packets() {
+            return self.receive(ctx, state);
+        }
+        let builder = &self.builder;
+        let [returned, new, done] = self.new_blocks(["returned", "new", "let_pass"])?;
+        let (mark, none) = (self.load_once(self.at(ctx, MARK)?, 32)?, self.i32.const_zero());
+        let is_returned = builder.build_int_compare(IntPredicate::EQ, mark, self.i32.const_int(RETURNED, false), "")?;
+        self.unlikely(builder.build_conditional_branch(is_returned, returned, new)?)?;
+        builder.position_at_end(returned);
+        self.store_once(self.at(ctx, MARK)?, none)?;
+        self.set(state, Field::Verdict, self.verdict(Verdict::Pass))?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(new);
+        // The queueing discipline's of whoever had the packet before.
+        self.store_once(self.at(ctx, OWN)?, none)?;
+        self.receive(ctx, state)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// To the kernel's stack.
+    pub(super) fn to_stack(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        self.set(state, Field::Verdict, self.verdict(Verdict::Pass))?;
+        if !self.returns_packets() {
+            return Ok(());
+        }
+        let builder = &self.builder;
+        let [again, done] = self.new_blocks(["again", "for_stack"])?;
+        let has_front = self.load_once(self.at(ctx, OWN)?, 32)?;
+        let has_front = builder.build_int_compare(IntPredicate::NE, has_front, self.i32.const_zero(), "")?;
+        self.unlikely(builder.build_conditional_branch(has_front, again, done)?)?;
+        builder.position_at_end(again);
+        self.store_once(self.at(ctx, MARK)?, self.i32.const_int(RETURNED, false))?;
+        let interface = self.resize(self.of_context(ctx, self.context_fields().interface)?, 64)?;
+        let verdict = self.help(Helper::Redirect, &[interface.into(), self.long(INGRESS).into()])?;
+        self.set(state, Field::Verdict, verdict)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
         Ok(())
     }
 

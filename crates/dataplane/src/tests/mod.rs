@@ -31,6 +31,7 @@ mod streaming;
 pub(crate) mod super_packet;
 mod taps;
 mod tc;
+mod tc_fronts;
 mod timers;
 mod whole;
 mod worker;

@@ -32,7 +32,7 @@ module m {
 program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// A host's question for the address of a, and where in the answer that is.
-fn question() -> Vec<u8> {
+pub fn question() -> Vec<u8> {
     let mut packet = frame(0x0806, 0, 60);
     packet[..6].fill(0xff);
     let body = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &packet[6..12], &[10, 9, 0, 2], &[0; 6], &[10, 9, 0, 1]].concat();
@@ -40,7 +40,7 @@ fn question() -> Vec<u8> {
     packet
 }
 
-fn whole(instance: Instance) -> crate::Snapshot {
+pub fn whole(instance: Instance) -> crate::Snapshot {
     let report = instance.stop();
     assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));
     report.snapshot

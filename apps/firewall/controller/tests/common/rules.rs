@@ -7,9 +7,10 @@ use std::net::Ipv4Addr;
 pub struct Rule {
     /// Else it denies.
     pub permit: bool,
-    from: Option<(u32, u32)>,
-    to: Option<(u32, u32)>,
-    port: Option<u16>,
+    pub from: Option<(u32, u32)>,
+    pub to: Option<(u32, u32)>,
+    /// Of UDP.
+    pub port: Option<u16>,
 }
 
 /// Source, destination and port of a UDP packet that comes in at the WAN.

@@ -1,10 +1,10 @@
-//! CPU time of the balancer: what its CPU was not idle, and where all of its work is in threads, that of each of them,
+//! CPU time of the middle: what its CPU was not idle, and where all of its work is in threads, that of each of them,
 //! which other programs on the same CPU do not change.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::network::BALANCER_CPU;
+use super::network::MIDDLE_CPU;
 use crate::text;
 
 /// A look at the clocks.
@@ -50,7 +50,7 @@ impl LookUp {
             }
         }
         let (at, stat) = (Instant::now(), std::fs::read_to_string("/proc/stat").map_err(text)?);
-        let own = format!("cpu{BALANCER_CPU} ");
+        let own = format!("cpu{MIDDLE_CPU} ");
         let line = stat.lines().find_map(|line| line.strip_prefix(&own)).ok_or("/proc/stat has no such CPU")?;
         let ticks: Vec<f64> = line.split_whitespace().filter_map(|tick| tick.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal, in hundredths of a second; the kernel keeps the idle time by

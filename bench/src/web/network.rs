@@ -1,34 +1,39 @@
-//! Client, balancer and servers on veth devices, each with its packets on the CPU that is charged for them.
+//! Client, servers and what is between them on veth devices, each with its packets on the CPU that is charged for them.
 //!
 //! ```text
-//! client 10.0.1.11 eth0 ── mrc | balancer | mrs ── eth0 10.0.2.11, 10.0.2.12 servers
+//! client 10.0.1.11 eth0 ── mrc | middle | mrs ── eth0 10.0.2.11, 10.0.2.12 servers
 //! ```
 //!
-//! A veth device does the receiver's work on the sender's CPU: the balancer's would be charged to the client, and the
+//! A veth device does the receiver's work on the sender's CPU: the middle's would be charged to the client, and the
 //! other way round. So every device's packets are received by a thread of the kernel (threaded NAPI) on the CPU of the
-//! receiver, or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the balancer's, all
+//! receiver, or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the middle's, all
 //! of it and nothing else; client and servers share CPU 1.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use aya::Ebpf;
-use lab::{LinkConfig, Namespace, veth};
+use lab::{LinkConfig, Mac, Namespace, veth};
 
 use super::server::Server;
 use crate::text;
 use crate::xdp::line;
 
 /// The CPU that is charged.
-pub const BALANCER_CPU: usize = 0;
+pub const MIDDLE_CPU: usize = 0;
 /// The other one.
 pub const HOSTS_CPU: usize = 1;
-/// The balancer's devices.
+/// The middle's devices.
 pub const CLIENTS: &str = "mrc";
 pub const SERVERS: &str = "mrs";
-/// Addresses: of the service, of the balancer towards the servers, and of the servers.
+/// Addresses: of the client; of the service, which a middle that is a host or a router has towards the client; of it
+/// towards the servers; of the servers.
+pub const CLIENT: &str = "10.0.1.11";
 pub const VIRTUAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 80), 80);
-pub const TOWARDS_SERVERS: &str = "10.0.2.254";
+pub const TOWARDS_SERVERS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 254);
+/// Ethernet addresses of a router in the middle, towards client and servers, and of these.
+pub const ROUTER_MACS: [Mac; 2] = [[2, 0, 0, 0, 1, 0x80], [2, 0, 0, 0, 2, 0xfe]];
+pub const HOST_MACS: [Mac; 2] = [[2, 0, 0, 0, 1, 0x11], [2, 0, 0, 0, 2, 0x11]];
 pub const REAL: [SocketAddrV4; 2] =
     [SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 11), 80), SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 12), 80)];
 /// Until a device runs.
@@ -54,6 +59,17 @@ pub enum Middle {
     Ports,
     /// The same at traffic control.
     TcPorts,
+    /// The same, in one link between client and servers.
+    TcWire,
+    /// The same for a router that answers no ARP.
+    TcRouter,
+}
+
+impl Middle {
+    /// Whether packets come in as the kernel has them, with no XDP program at the devices.
+    fn takes_socket_buffers(self) -> bool {
+        matches!(self, Middle::Host | Middle::TcPorts | Middle::TcWire | Middle::TcRouter)
+    }
 }
 
 /// All of it.
@@ -61,7 +77,7 @@ pub struct Network {
     // Dropped first: it has the sockets.
     _server: Server,
     pub client: Namespace,
-    pub balancer: Namespace,
+    pub middle: Namespace,
     _servers: Namespace,
     _ends: Option<Ebpf>,
     links: Links,
@@ -71,7 +87,7 @@ impl Network {
     /// With running servers.
     pub fn new(middle: Middle, links: Links) -> Result<Self, String> {
         let namespace = |label| Namespace::new(label).map_err(text);
-        let (client, balancer, servers) = (namespace("client")?, namespace("balancer")?, namespace("servers")?);
+        let (client, between, servers) = (namespace("client")?, namespace("middle")?, namespace("servers")?);
         let config = |config: LinkConfig| if links == Links::Offloads { config.keep_offloads() } else { config };
         let host = |addresses: &[&str]| {
             addresses.iter().fold(config(LinkConfig::host()), |config, address| config.address(*address))
@@ -80,24 +96,37 @@ impl Network {
             veth(&client, "eth0", &servers, "eth0").map_err(text)?;
             client.configure("eth0", &host(&["10.0.2.10/24"])).map_err(text)?;
         } else {
-            veth(&client, "eth0", &balancer, CLIENTS).map_err(text)?;
-            veth(&servers, "eth0", &balancer, SERVERS).map_err(text)?;
+            veth(&client, "eth0", &between, CLIENTS).map_err(text)?;
+            veth(&servers, "eth0", &between, SERVERS).map_err(text)?;
             let own = match middle {
-                Middle::Ports | Middle::TcPorts => [(); 2].map(|()| config(LinkConfig::port())),
-                _ => [host(&["10.0.1.80/24"]), host(&["10.0.2.254/24"])],
+                Middle::Host => [host(&[&format!("{}/24", VIRTUAL.ip())]), host(&[&format!("{TOWARDS_SERVERS}/24")])],
+                _ => [(); 2].map(|()| config(LinkConfig::port())),
             };
             for (device, config) in [CLIENTS, SERVERS].iter().zip(&own) {
-                balancer.configure(device, config).map_err(text)?;
+                between.configure(device, config).map_err(text)?;
             }
-            client.configure("eth0", &host(&["10.0.1.11/24"])).map_err(text)?;
+            client.configure("eth0", &host(&[&format!("{CLIENT}/24")]).mac(HOST_MACS[0])).map_err(text)?;
         }
-        servers.configure("eth0", &host(&["10.0.2.11/24", "10.0.2.12/24"])).map_err(text)?;
+        servers.configure("eth0", &host(&["10.0.2.11/24", "10.0.2.12/24"]).mac(HOST_MACS[1])).map_err(text)?;
         if middle == Middle::Host {
-            balancer.set_sysctl("net.ipv4.ip_forward", "1").map_err(text)?;
-            client.route("10.0.2.0/24", "10.0.1.80").map_err(text)?;
-            servers.route("10.0.1.0/24", TOWARDS_SERVERS).map_err(text)?;
+            between.set_sysctl("net.ipv4.ip_forward", "1").map_err(text)?;
         }
-        for end in [&client, &balancer, &servers] {
+        let routers = [*VIRTUAL.ip(), TOWARDS_SERVERS].map(|address| address.to_string());
+        for (number, (end, others)) in [(&client, "10.0.2.0/24"), (&servers, "10.0.1.0/24")].into_iter().enumerate() {
+            let router = &routers[number];
+            match middle {
+                Middle::Host => end.route(others, router).map_err(text)?,
+                Middle::TcWire => {
+                    end.check(&["ip", "route", "add", others, "dev", "eth0"]).map_err(text)?;
+                }
+                Middle::TcRouter => {
+                    end.neighbour("eth0", router, ROUTER_MACS[number]).map_err(text)?;
+                    end.route(others, router).map_err(text)?;
+                }
+                Middle::Nothing | Middle::Ports | Middle::TcPorts => {}
+            }
+        }
+        for end in [&client, &between, &servers] {
             for (key, value) in [("ip_local_port_range", "1024 65535"), ("tcp_tw_reuse", "1")] {
                 end.set_sysctl(&format!("net.ipv4.{key}"), value).map_err(text)?;
             }
@@ -117,12 +146,12 @@ impl Network {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
         }
         let server = Server::start(&servers, &REAL, HOSTS_CPU)?;
-        let network = Network { _server: server, client, balancer, _servers: servers, _ends: ends, links };
+        let network = Network { _server: server, client, middle: between, _servers: servers, _ends: ends, links };
         network.steer(&network.client, "eth0", HOSTS_CPU)?;
         network.steer(&network._servers, "eth0", HOSTS_CPU)?;
-        if matches!(middle, Middle::Host | Middle::TcPorts) {
+        if middle.takes_socket_buffers() {
             for device in [CLIENTS, SERVERS] {
-                network.spread(&network.balancer, device, BALANCER_CPU)?;
+                network.spread(&network.middle, device, MIDDLE_CPU)?;
             }
         }
         Ok(network)
@@ -140,9 +169,9 @@ impl Network {
         set(end, device, "queues/rx-0/rps_cpus", &format!("{:x}", 1 << cpu))
     }
 
-    /// The same for the balancer's devices when an XDP program is there: the threads.
+    /// The same for the middle's devices when an XDP program is there: the threads.
     pub fn ports_are_threaded(&self) -> Result<Vec<i32>, String> {
-        let threads = [CLIENTS, SERVERS].iter().map(|device| threaded(&self.balancer, device, BALANCER_CPU));
+        let threads = [CLIENTS, SERVERS].iter().map(|device| threaded(&self.middle, device, MIDDLE_CPU));
         Ok(threads.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
