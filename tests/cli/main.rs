@@ -14,6 +14,7 @@ mod explain;
 mod fmt;
 mod hostile_clients;
 mod kernel;
+mod metrics;
 mod offloads;
 mod outlast;
 mod output;
@@ -27,6 +28,8 @@ mod sim;
 mod tap;
 mod twice;
 
+#[path = "../support/exposition.rs"]
+mod exposition;
 #[path = "../support/frames.rs"]
 mod frames;
 #[path = "../support/hostile.rs"]

@@ -20,7 +20,7 @@ use baker::ir::Program;
 use dataplane::controller::{Controller, NamedTables};
 
 pub use self::kept::Kept;
-pub use self::queries::{Answer, Offer, Offered, Queries, QueryError, QueryTarget, Registry};
+pub use self::queries::{Answer, METRICS, Offer, Offered, Queries, QueryError, QueryTarget, Registry};
 pub use self::reloads::{AnyReloads, Reloads};
 pub use self::settings::{AnySettings, CompiledSettings, Section};
 use crate::document::Errors;

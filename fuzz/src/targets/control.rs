@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use control::application::Registry;
 use control::entries::{Notation, PortNames};
-use control::socket::{About, Claim, Client, Request, Server, Service, Shown, Status};
+use control::socket::{About, Claim, Client, Overview, Request, Server, Service, Shown, Status};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};
 use serde_json::Value as Json;
@@ -97,7 +97,8 @@ fn start() -> Running {
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
     let shown = Shown::new(program.clone(), notation, instance.tables());
-    let service = Service::new(about, shown, instance.observer(), stop, reload, Registry::default());
+    let overview = Arc::new(Overview::new(about, shown, instance.observer(), Registry::default()));
+    let service = Service::new(overview, stop, reload);
     let server = Server::start(claim, service).unwrap_or_else(|error| panic!("{error}"));
     Running { socket, _server: server, _instance: instance }
 }

@@ -344,7 +344,7 @@ fn a_player_proves_the_origins_password() {
     let wrong = media.viewers.command("ffmpeg").args(["-loglevel", "error", "-i"]);
     let wrong = must(wrong.args(["rtsp://viewer:guess@10.0.2.11:8555/test", "-f", "null", "-"]).limit(PATIENCE).run());
     assert!(wrong.both().contains("401"), "{wrong}");
-    assert!(media.metric("media_streams_total") >= 4);
+    assert!(media.metric("media_streams_asked_total") >= 4);
     media.stop();
 }
 

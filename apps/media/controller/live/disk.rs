@@ -150,7 +150,7 @@ fn a_full_disk_ends_a_recording_for_a_while() {
     fs::remove_file(media.state("full")).unwrap();
     let before = media.metric("media_recorded_packets_total");
     media.wait("it is not recorded again", |media| media.metric("media_recorded_packets_total") > before + 100);
-    assert_eq!(media.metric("media_recordings_total"), media.metric("media_recordings_broken_total") + 1);
+    assert_eq!(media.metric("media_recordings_begun_total"), media.metric("media_recordings_broken_total") + 1);
     let received = own.receive(0, 50);
     assert_eq!(compare(&received, &server.log.lock().unwrap().sent[&0].clone()), 0);
     let said = media.stop();

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::exposition::{Scrape, scrape};
 use crate::files::{own_table, room};
 use crate::network::{Splice, must};
 use crate::server::Servers;
@@ -72,11 +73,32 @@ impl Holders {
     }
 }
 
+/// What a monitoring system reads does not take longer because there are so many.
+fn scraped(splice: &Splice, count: usize) {
+    let read = || {
+        let start = Instant::now();
+        let found = must(splice.ns.enter(|| scrape("127.0.0.1:9464")));
+        (start.elapsed(), found)
+    };
+    let all: Vec<_> = (0..10).map(|_| (read(), thread::sleep(Duration::from_millis(150))).0).collect();
+    let now = |found: &Scrape| {
+        let is_of = |name: &&String| name.starts_with("millrace_splice_service_connections_now{");
+        found.samples.keys().filter(is_of).map(|name| found.value(name).parse::<usize>().unwrap()).sum::<usize>()
+    };
+    let counts: Vec<usize> = all.iter().map(|(_, found)| now(found)).collect();
+    assert_eq!(counts, [count; 10]);
+    let times: Vec<Duration> = all.iter().map(|(time, _)| *time).collect();
+    println!("held: with {count} connections a scrape takes {times:.1?}");
+    // Other programs use this machine, too.
+    assert!(times.iter().min() < Some(&Duration::from_millis(50)), "{times:?}");
+}
+
 #[test]
 fn held() {
     let count = std::env::var("ENDURE_HELD").map_or(scale(100_000, 500), |text| text.parse().unwrap());
     // Each has a server's connection of its own.
-    let splice = start(&[("balance = \"round_robin\"", "balance = \"round_robin\"\nreuse = \"never\"")], None);
+    let own = ("balance = \"round_robin\"", "balance = \"round_robin\"\nreuse = \"never\"");
+    let splice = start(&[own, ("[frames]", "[metrics]\nlisten = 9464\n\n[frames]")], None);
     let _servers = Servers::start(&splice.servers, count);
     wait_until_up(&splice);
     no_sessions(&splice);
@@ -90,6 +112,7 @@ fn held() {
         memory(&splice)
     );
     assert_eq!(sessions(&splice), count);
+    scraped(&splice, count);
     let used = holders.ask();
     println!("held: all {count} used again in {used:.1?}; memory {} KiB", memory(&splice));
     println!("held: all ended in {:.1?}", holders.end());

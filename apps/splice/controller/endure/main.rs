@@ -11,6 +11,9 @@ mod links;
 mod server;
 
 #[allow(dead_code)]
+#[path = "../../../../tests/support/exposition.rs"]
+mod exposition;
+#[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;
 #[allow(dead_code)]

@@ -61,7 +61,7 @@ pub struct Splice {
     program: Vec<(&'static str, String)>,
     runtime: Runtime,
     arguments: Vec<String>,
-    ns: Namespace,
+    pub ns: Namespace,
     _emulator: Option<Emulator>,
     pub client: Arc<Namespace>,
     pub servers: Namespace,

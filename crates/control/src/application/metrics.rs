@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Metrics that mean the same, told apart by their labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
-    /// The name: words in small letters with `_` between them; the unit last where there is one.
+    /// The name: words in small letters with `_` between them; last the unit where there is one ([`UNITS`]), and behind
+    /// it `total` where it only grows.
     pub name: String,
     /// What is counted.
     pub about: String,
@@ -55,7 +56,29 @@ pub enum MetricValue {
     },
 }
 
+/// Units that names end with; what monitoring systems want in their place (the base unit); and how many of the first
+/// are one of the second.
+pub const UNITS: [(&str, &str, f64); 6] = [
+    ("ns", "seconds", 1e9),
+    ("us", "seconds", 1e6),
+    ("ms", "seconds", 1e3),
+    ("seconds", "seconds", 1.0),
+    ("percent", "ratio", 100.0),
+    ("bytes", "bytes", 1.0),
+];
+
 impl Family {
+    /// The name without `total` and unit, the base unit, and how many of the unit that it is measured in are one of
+    /// that.
+    pub fn in_base_unit(&self) -> (&str, Option<&'static str>, f64) {
+        let name = self.name.strip_suffix("_total").unwrap_or(&self.name);
+        let found = UNITS.iter().find_map(|(unit, base, many)| {
+            let stem = name.strip_suffix(unit)?.strip_suffix('_')?;
+            Some((stem, Some(*base), *many))
+        });
+        found.unwrap_or((name, None, 1.0))
+    }
+
     /// Without samples.
     pub fn new(kind: Kind, name: &str, about: &str) -> Family {
         Family { name: name.into(), about: about.into(), kind, samples: Vec::new() }
@@ -142,6 +165,20 @@ mod tests {
             [50, 51, 80, 99].map(|percent| figure.percentile(percent)),
             [Some(100), Some(250), Some(10_000), None]
         );
+    }
+
+    #[test]
+    fn names_say_the_unit() {
+        let found = |name: &str| {
+            let family = Family::new(Kind::Gauge, name, "");
+            let (stem, unit, many) = family.in_base_unit();
+            (stem.to_owned(), unit, many)
+        };
+        assert_eq!(found("connect_us"), ("connect".into(), Some("seconds"), 1e6));
+        assert_eq!(found("http_bytes_total"), ("http".into(), Some("bytes"), 1.0));
+        assert_eq!(found("loss_percent"), ("loss".into(), Some("ratio"), 100.0));
+        assert_eq!(found("requests_total"), ("requests".into(), None, 1.0));
+        assert_eq!(found("minibuns"), ("minibuns".into(), None, 1.0));
     }
 
     #[test]

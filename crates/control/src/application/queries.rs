@@ -2,20 +2,27 @@
 //!
 //! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether a client
 //! asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are
-//! JSON. The query `metrics`, where it is offered, answers with a list of [`Family`](super::metrics::Family).
+//! JSON.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use dataplane::controller::Waker;
-use dataplane::rendezvous::Rendezvous;
+use dataplane::rendezvous::{Rendezvous, Unanswered};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::messages::{did_you_mean, list};
 
+/// The query that answers with what a controller has counted, where it is offered: a list of
+/// [`Family`](super::metrics::Family). With `"sessions": false` it leaves out what belongs to one session.
+pub const METRICS: &str = "metrics";
+
 /// How long a query waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one that has not much time waits before it asks again, where the controller answers another query.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A query that a controller offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,17 @@ impl Queries {
     /// Asks, and waits for the answer. None: there is none in time.
     pub fn ask(&self, name: &str, with: Json) -> Option<Answer> {
         self.0.ask((name.to_owned(), with), PATIENCE).ok()
+    }
+
+    /// As [`Queries::ask`], but until then at most, also where other queries come first.
+    pub fn ask_until(&self, name: &str, with: &Json, end: Instant) -> Option<Answer> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.0.try_ask((name.to_owned(), with.clone()), left) {
+                Err(Unanswered::Busy) if left > PAUSE => thread::sleep(PAUSE),
+                answer => return answer.ok(),
+            }
+        }
     }
 
     /// The controller's side: from now on it is woken at each query, by its link: [`Queries::answer`] finds it
@@ -123,7 +141,8 @@ impl Registry {
             .collect()
     }
 
-    fn all(&self) -> Vec<QueryTarget> {
+    /// The controllers.
+    pub fn all(&self) -> Vec<QueryTarget> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -7,12 +7,16 @@ use dataplane::ports::PortSpec;
 use dataplane::{FrameConfig, Options, PortConfig};
 
 use super::error::PortSetupError;
+use super::metrics::{self, Metrics};
 use super::ports::{self, Control, Port, Workers};
 use crate::application::{AnySettings, Application};
 use crate::applications::Applications;
 use crate::document::{self, ConfigError, Errors, Path};
 use crate::entries::{FillError, PortNames, fill, tables};
 use crate::messages::list;
+
+/// Its sections.
+const SECTIONS: &[&str] = &["frames", "workers", "control", "metrics", "ports", "controllers", "tables"];
 
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub struct Config {
     pub workers: Workers,
     /// How it is reached while it runs.
     pub control: Control,
+    /// Where monitoring systems read what is counted; none: nowhere.
+    pub metrics: Option<Metrics>,
 }
 
 impl Config {
@@ -50,7 +56,7 @@ impl Config {
             return Err(errors.finish());
         }
         let path = Path::Root;
-        document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
+        document::only(&root, &path, SECTIONS, &mut errors);
         if !errors.is_empty() {
             // What a section of a wrong name was to say would be missing elsewhere, such as the name of a port.
             return Err(errors.finish());
@@ -59,6 +65,7 @@ impl Config {
             ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
+        let metrics = metrics::metrics(root.get("metrics"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
@@ -73,7 +80,7 @@ impl Config {
             return Err(errors.finish());
         }
         let warnings = warnings.finish();
-        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control })
+        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control, metrics })
     }
 
     /// The program with the PPFs pinned that are to stay on workers.

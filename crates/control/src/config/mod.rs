@@ -15,6 +15,9 @@
 //! instance = "edge"                    # its name; otherwise that of the program
 //! socket = "/run/edge.sock"            # otherwise where the name says
 //! group = "netops"                     # whose members may use the socket too
+//! [metrics]                            # optional: for monitoring systems
+//! listen = "127.0.0.1:9464"            # or a port alone, on loopback
+//! hosts = ["edge.example.net"]         # optional: names that they may call this machine
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
@@ -30,6 +33,7 @@
 //! |---|---|
 //! | `file` | the whole file: [`Config`] |
 //! | `ports` | `[ports]`, `[frames]`, `[workers]`, `[control]` |
+//! | `metrics` | `[metrics]` |
 //! | `changes` | what is different in the tables of two configurations |
 //! | `error` | what is wrong with the ports of the file and the command line together |
 //!
@@ -38,9 +42,11 @@
 mod changes;
 mod error;
 mod file;
+mod metrics;
 pub(crate) mod ports;
 
 pub use self::changes::{Changes, changes};
 pub use self::error::PortSetupError;
 pub use self::file::Config;
+pub use self::metrics::Metrics;
 pub use self::ports::{Control, Port, Workers};

@@ -14,6 +14,7 @@
 //! | `reply` | a reply as a line |
 //! | `server` | connections, bounded in number |
 //! | `service` | answers requests from the running instance |
+//! | `overview` | what there is to see of it |
 //! | `shown` | its program and tables, for queries |
 //! | `client` | asks |
 
@@ -21,6 +22,7 @@ mod claim;
 mod client;
 mod directory;
 mod line;
+mod overview;
 mod protocol;
 mod reply;
 mod server;
@@ -30,9 +32,10 @@ mod shown;
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use directory::{SocketDirectory, SocketNameError};
+pub use overview::{About, Overview, Seen};
 pub use protocol::{
     Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TimerState,
 };
 pub use server::{MAX_REQUEST, Server};
-pub use service::{About, Reload, Service};
+pub use service::{Reload, Service};
 pub use shown::Shown;

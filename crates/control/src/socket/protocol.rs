@@ -142,6 +142,9 @@ pub struct Reloaded {
     pub removed: usize,
     /// The controllers whose settings are in force, by name.
     pub controllers: Vec<String>,
+    /// Where monitoring systems read what is counted, if that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
     /// What is accepted but can hardly be meant, or goes on without the new program, a line each.
     pub warnings: Vec<String>,
 }
@@ -227,6 +230,13 @@ pub struct TableInfo {
     pub entries: usize,
     /// Entries that fit.
     pub capacity: u32,
+}
+
+impl TableInfo {
+    /// Whether all its entries are always there.
+    pub fn is_array(&self) -> bool {
+        matches!(self.kind.as_str(), "array" | "meter")
+    }
 }
 
 /// All counters since the start, by name, in the program's order.

@@ -3,20 +3,16 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
-use std::time::Instant;
 
-use dataplane::Observer;
 use serde_json::json;
 
 use super::line::Writer;
-use super::protocol::{Code, ControllerState, Counters, Refusal, Reloaded, Request, Status, TimerState};
+use super::overview::Overview;
+use super::protocol::{Code, Refusal, Reloaded, Request};
 use super::reply::{done, refuse};
 use super::shown::Shown;
-use crate::application::{QueryError, Registry};
+use crate::application::QueryError;
 use crate::entries::text;
-
-/// What an instance says about itself; the rest of [`Status`] is known here.
-pub type About = Status;
 
 /// Reads program and configuration again and puts them in force, or says why not. With what is shown from then on, if
 /// that changes.
@@ -24,20 +20,17 @@ pub type Reload = Box<dyn Fn() -> Result<(Reloaded, Option<Arc<Shown>>), String>
 
 /// A running instance, as the socket serves it.
 pub struct Service {
-    about: About,
-    started: Instant,
-    observer: Observer,
+    overview: Arc<Overview>,
     shown: RwLock<Arc<Shown>>,
     /// A dump holds a copy of a table, so there is one at a time.
     dump: Mutex<()>,
     stop: Arc<AtomicBool>,
     reload: Reload,
-    registry: Registry,
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("about", &self.about).finish_non_exhaustive()
+        f.debug_struct("Service").field("overview", &self.overview).finish_non_exhaustive()
     }
 }
 
@@ -50,17 +43,10 @@ pub(super) struct Peer {
 
 impl Service {
     /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is
-    /// asked to read program and configuration again; `registry` has the controllers that can be asked.
-    pub fn new(
-        about: About,
-        shown: Arc<Shown>,
-        observer: Observer,
-        stop: Arc<AtomicBool>,
-        reload: Reload,
-        registry: Registry,
-    ) -> Self {
-        let (shown, dump) = (RwLock::new(shown), Mutex::new(()));
-        Service { about, started: Instant::now(), observer, shown, dump, stop, reload, registry }
+    /// asked to read program and configuration again.
+    pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>, reload: Reload) -> Self {
+        let (shown, dump) = (RwLock::new(overview.shown()), Mutex::new(()));
+        Service { overview, shown, dump, stop, reload }
     }
 
     /// What runs now. A query waits while another program takes over.
@@ -86,8 +72,8 @@ impl Service {
     /// Does what is asked and writes the reply, or says why not.
     fn execute(&self, request: Request, peer: Peer, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
         Ok(match request {
-            Request::Status => done(out, &self.status()),
-            Request::Counters => done(out, &Counters::from(self.observer.snapshot())),
+            Request::Status => done(out, &self.overview.status()),
+            Request::Counters => done(out, &self.overview.counters()),
             Request::Tables => done(out, &self.shown().tables_info()),
             Request::TableGet { table, key } => done(out, &self.shown().get(&table, &key)?),
             Request::TableSet { table, key, value } => {
@@ -108,9 +94,9 @@ impl Service {
                 done(out, &json!({}))
             }
             Request::TableDump { table } => self.dump(&table, out)?,
-            Request::Queries => done(out, &self.registry.offered()),
+            Request::Queries => done(out, &self.overview.registry().offered()),
             Request::Query { controller, query, with } => {
-                let (offer, queries) = self.registry.find(&controller, &query)?;
+                let (offer, queries) = self.overview.registry().find(&controller, &query)?;
                 if offer.changes {
                     tracing::info!(controller, query, with = text(&with), pid = peer.pid, uid = peer.uid, "told");
                 }
@@ -138,6 +124,7 @@ impl Service {
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
         let (reloaded, next) = (self.reload)().map_err(|message| Refusal { code: Code::BadConfiguration, message })?;
         *shown = next.unwrap_or_else(|| shown.clone());
+        self.overview.show(shown.clone());
         Ok(reloaded)
     }
 
@@ -153,27 +140,6 @@ impl Service {
         };
         let shown = self.shown().clone();
         shown.dump(table, out)
-    }
-
-    fn status(&self) -> Status {
-        let uptime = self.started.elapsed().as_millis();
-        let snapshot = self.observer.snapshot();
-        let timers = snapshot.timers.into_iter().map(TimerState::named).collect();
-        let controllers = snapshot.controllers.into_iter().map(ControllerState::named).collect();
-        let frames = self.observer.frames();
-        let holders = [
-            ("pool", frames.pool),
-            ("workers", frames.workers),
-            ("ports", frames.ports),
-            ("hold tables", frames.holds),
-            ("queues", frames.queues),
-            ("groups", frames.groups),
-            ("controllers", frames.controllers),
-            ("passing", frames.passing),
-        ];
-        let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
-        let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
-        Status { uptime_ms, timers, controllers, holders, ..self.about.clone() }
     }
 }
 

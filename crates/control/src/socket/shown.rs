@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
+use baker::ir::{DeclaredKind, Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
@@ -18,26 +18,45 @@ pub struct Shown {
     notation: Notation,
     /// Writers one after the other: the data plane would not mind, but `table_set` reads what it wrote.
     tables: Mutex<TableAccess>,
+    /// The same, for those who only count.
+    counted: TableAccess,
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shown").finish_non_exhaustive()
+    }
 }
 
 impl Shown {
     /// With its tables, and the notation of their entries.
     pub fn new(program: Arc<Program>, notation: Notation, tables: TableAccess) -> Arc<Self> {
-        Arc::new(Shown { program, notation, tables: Mutex::new(tables) })
+        let counted = tables.clone();
+        Arc::new(Shown { program, notation, tables: Mutex::new(tables), counted })
     }
 
     /// All tables.
     pub(super) fn tables_info(&self) -> Vec<TableInfo> {
-        let (program, tables) = (&self.program, self.lock());
+        self.infos(&self.lock(), |_| true)
+    }
+
+    fn infos(&self, tables: &TableAccess, is_counted: impl Fn(DeclaredKind) -> bool) -> Vec<TableInfo> {
+        let program = &self.program;
         let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
             name: table.name.clone(),
             kind: table.kind_row().name.into(),
             key: type_name(&program.layouts[table.key.0 as usize]),
             value: type_name(&program.shown_value(table)),
-            entries: tables.count(TableId(index as u32)),
+            entries: if is_counted(table.declared_kind()) { tables.count(TableId(index as u32)) } else { 0 },
             capacity: table.capacity,
         };
         program.tables.iter().enumerate().map(info).collect()
+    }
+
+    /// All tables, without counting what is set in arrays, which would mean to look at each entry. Nobody waits for it,
+    /// and it does not wait for who changes them.
+    pub(super) fn sizes(&self) -> Vec<TableInfo> {
+        self.infos(&self.counted, |kind| !matches!(kind, DeclaredKind::Array | DeclaredKind::Meter))
     }
 
     pub(super) fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {

@@ -72,6 +72,11 @@ impl Slots {
         Locked { slots: self }
     }
 
+    /// Entries in the table, as of some moment.
+    pub fn live(&self) -> u32 {
+        self.word(offset_of!(SlotNumbers, live)).load(Ordering::Relaxed)
+    }
+
     fn word(&self, at: usize) -> &AtomicU32 {
         // SAFETY: the callers' offsets are those of words within the block, which are only accessed atomically or by
         // code in the kernel that holds the lock.

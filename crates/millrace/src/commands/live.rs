@@ -11,12 +11,13 @@ use codegen::cache;
 use codegen::kernel::Hook;
 use control::application::{AnyReloads, AnySettings, Registry};
 use control::applications::{self, KeptOfAll, SettingsWays};
-use control::config::{Config, changes};
+use control::config::{Config, Metrics, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
 use control::state::Persister;
 use dataplane::ports::{Gso, OwnAddresses, PortSpec};
 use dataplane::{Access, Carried, Instance, PortConfig, Report};
+use figures::exporter::Exporter;
 
 use super::engine;
 use super::instance::{ports, read};
@@ -76,6 +77,8 @@ pub struct Reread {
     pub hook: Hook,
     /// Access mode of the command line.
     pub access: Option<Access>,
+    /// Where the command line has monitoring systems read what is counted.
+    pub metrics: Option<Metrics>,
     /// How accesses to packets are optimised.
     pub packets: Packets,
     /// Of the ports.
@@ -136,7 +139,7 @@ impl Live {
 
     /// Reads program and configuration again and puts them in force while packets are processed. Where anything is
     /// wrong with them all stays as it is, and the error says what.
-    pub fn reload(&self, reread: &Reread) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
+    pub fn reload(&self, reread: &Reread, exporter: &Exporter) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
         let mut state = self.lock();
         let said = |failure: Failure| failure.to_string().trim_start_matches("error: ").to_owned();
         let (compilation, with) = read_again(reread, &state.with.config).map_err(said)?;
@@ -144,6 +147,7 @@ impl Live {
         if !fixed.is_empty() {
             return Err(format!("[{}] of the configuration changed, which takes a restart", fixed.join("], [")));
         }
+        let metrics = exporter.bind(reread.metrics.as_ref().or(with.config.metrics.as_ref()))?;
         let mut reloaded = Reloaded {
             warnings: with.config.warnings.iter().map(ToString::to_string).collect(),
             ..Reloaded::default()
@@ -157,6 +161,11 @@ impl Live {
         };
         state.with = with;
         state.keep();
+        match exporter.put(metrics) {
+            Ok(true) => reloaded.metrics = Some(exporter.url().unwrap_or_else(|| "nowhere".into())),
+            Ok(false) => {}
+            Err(error) => reloaded.warnings.push(format!("metrics: {error}")),
+        }
         Ok((reloaded, shown))
     }
 }

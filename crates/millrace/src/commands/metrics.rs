@@ -1,14 +1,16 @@
-//! `millrace metrics`: what the controllers of a running instance have counted.
+//! `millrace metrics`: what the controllers of a running instance have counted; with `--openmetrics` all that it
+//! counts, as monitoring systems get it.
 
 use cli::failure::Failure;
 use cli::metrics;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
-use control::application::Offered;
 use control::application::metrics::{Family, Sample};
-use control::socket::Request;
+use control::application::{METRICS, Offered};
+use control::socket::{Client, ClientError, Request, Seen};
+use figures::exposition::{Format, text};
 use indexmap::IndexMap;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// What to show.
 #[derive(clap::Args)]
@@ -19,6 +21,9 @@ pub struct Args {
     /// Only those with this label, such as server=a
     #[arg(long = "label", value_name = "LABEL=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
+    /// Everything that the instance and its controllers count, as monitoring systems get it by HTTP
+    #[arg(long, conflicts_with_all = ["name", "labels", "json"])]
+    openmetrics: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -31,11 +36,14 @@ fn label(text: &str) -> Result<(String, String), String> {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut client = args.remote.connect()?;
-    let offered: Vec<Offered> = client.ask(&Request::Queries).map_err(failed)?;
+    if args.openmetrics {
+        print(format_args!("{}", text(&look(&mut client).map_err(failed)?, Format::OpenMetrics)));
+        return Ok(());
+    }
     let mut all: IndexMap<String, Vec<Family>> = IndexMap::new();
-    for Offered { controller, query, .. } in offered.into_iter().filter(|offered| offered.query == "metrics") {
-        let request = Request::Query { controller: controller.clone(), query, with: Json::Null };
-        all.insert(controller, client.ask(&request).map_err(failed)?);
+    for controller in controllers(&mut client).map_err(failed)? {
+        let families = ask(&mut client, &controller, Json::Null).map_err(failed)?;
+        all.insert(controller, families);
     }
     for family in all.values_mut().flatten() {
         let fits = |sample: &Sample| args.labels.iter().all(|(name, value)| sample.labels.get(name) == Some(value));
@@ -50,4 +58,27 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     all.values().flatten().for_each(|family| metrics::show(family, &mut out));
     print(format_args!("{}", out.trim_start_matches('\n')));
     Ok(())
+}
+
+/// The controllers that have metrics.
+fn controllers(client: &mut Client) -> Result<Vec<String>, ClientError> {
+    let offered: Vec<Offered> = client.ask(&Request::Queries)?;
+    let with_metrics = offered.into_iter().filter(|offered| offered.query == METRICS);
+    Ok(with_metrics.map(|offered| offered.controller).collect())
+}
+
+fn ask(client: &mut Client, controller: &str, with: Json) -> Result<Vec<Family>, ClientError> {
+    client.ask(&Request::Query { controller: controller.into(), query: METRICS.into(), with })
+}
+
+/// As the instance itself looks at what it counts.
+pub fn look(client: &mut Client) -> Result<Seen, ClientError> {
+    let asked = controllers(client)?;
+    let mut answers = Vec::new();
+    for name in &asked {
+        // One that does not answer has no figures.
+        answers.extend(ask(client, name, json!({ "sessions": false })).ok().map(|families| (name.clone(), families)));
+    }
+    let (status, counters) = (client.ask(&Request::Status)?, client.ask(&Request::Counters)?);
+    Ok(Seen { status, counters, tables: client.ask(&Request::Tables)?, asked, controllers: answers })
 }

@@ -36,7 +36,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if !reloaded.controllers.is_empty() {
         say!("in force: settings of {}", reloaded.controllers.join(", "));
     }
-    if !reloaded.replaced && reloaded.set + reloaded.removed == 0 && reloaded.controllers.is_empty() {
+    if let Some(place) = &reloaded.metrics {
+        say!("in force: metrics: {place}");
+    }
+    let same = reloaded.controllers.is_empty() && reloaded.metrics.is_none();
+    if same && !reloaded.replaced && reloaded.set + reloaded.removed == 0 {
         say!("nothing has changed");
     }
     Ok(())

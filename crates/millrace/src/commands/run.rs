@@ -12,12 +12,13 @@ use cli::report;
 use cli::say;
 use codegen::cache;
 use control::application::Registry;
-use control::config::{Config, Control, changes};
+use control::config::{Config, Control, Metrics, changes};
 use control::entries::{Notation, PortNames};
-use control::socket::{About, Claim, ClaimError, Server, Service, Shown, SocketDirectory, SocketNameError};
+use control::socket::{About, Claim, ClaimError, Overview, Server, Service, Shown, SocketDirectory, SocketNameError};
 use control::state::{self, Persister, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
+use figures::exporter::{self, Exporter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::engine::{self, Chosen, Engine, choose};
@@ -30,6 +31,9 @@ use crate::apps::Source;
 use crate::compiled;
 use crate::supervisor::Supervisor;
 use applications::BUILT_IN;
+
+/// How long figures for monitoring systems wait for controllers: less than these wait (10 s is usual).
+const LOOK: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(clap::Args)]
@@ -74,6 +78,9 @@ pub struct Args {
     /// Answer on no socket
     #[arg(long, conflicts_with_all = ["instance", "socket"])]
     no_socket: bool,
+    /// Tell monitoring systems what is counted, by HTTP, at this address, or at this port of loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    metrics: Option<Metrics>,
     /// Keep the tables' entries in this directory, and go on with what is there
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -102,6 +109,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
         ));
     }
+    let metrics = args.metrics.clone().or_else(|| config.metrics.clone());
+    let metrics = exporter::bind(metrics.as_ref()).map_err(Failure::refused)?;
     let started_with = StartedWith::new(&compilation, &program, &config, &ports);
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
@@ -173,25 +182,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let persister = store.map(keep).transpose().map_err(Failure::refused)?;
     let registry = Registry::new(needed.query_targets);
     let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), (persister, kept)));
-    let server = match claim {
-        Some(claim) => {
-            let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
-            let read = Reread {
-                app: args.app.clone(),
-                config: file(&source, args.config.as_ref()),
-                ports: args.ports.clone(),
-                access: args.access,
-                hook,
-                packets: args.packets.clone(),
-                names,
-            };
-            let reloaded = live.clone();
-            let reload = Box::new(move || reloaded.reload(&read));
-            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload, registry);
-            Some(Server::start(claim, service).map_err(Failure::refused)?)
-        }
-        None => None,
+    let read = Reread {
+        app: args.app.clone(),
+        config: file(&source, args.config.as_ref()),
+        ports: args.ports.clone(),
+        access: args.access,
+        metrics: args.metrics.clone(),
+        hook,
+        packets: args.packets.clone(),
+        names,
     };
+    let about = self::about(&options.name, &source.name, engine, &options, &cpus, &ports);
+    let overview = Arc::new(Overview::new(about, shown, observer.clone(), registry));
+    let looked_at = overview.clone();
+    let exporter = Arc::new(Exporter::new(Arc::new(move || looked_at.look(LOOK))));
+    exporter.put(metrics).map_err(Failure::refused)?;
+    exporter.url().iter().for_each(|url| say!("metrics: {url}"));
+    let (reloaded, told) = (live.clone(), exporter.clone());
+    let reload = Box::new(move || reloaded.reload(&read, &told));
+    let service = Service::new(overview, stop.clone(), reload);
+    let server = claim.map(|claim| Server::start(claim, service)).transpose().map_err(Failure::refused)?;
     let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
     tracing::info!(program = source.name, ports = ports.len(), socket, code, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
@@ -213,6 +223,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
     drop(server);
+    exporter.stop();
     let time = started.elapsed();
     say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
     print(format_args!("{}", report::render(&done.snapshot.into(), Some(time))));

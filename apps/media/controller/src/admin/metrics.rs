@@ -4,19 +4,16 @@ use control::application::metrics::{Family, Kind};
 use media_cache::End;
 
 use crate::proxy::Proxy;
+use crate::proxy::http::Numbers;
 use crate::proxy::members::SourceState;
 use crate::proxy::origins::OriginState;
 use crate::proxy::world::World;
 
-/// All of it.
-pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
+/// All of it; what receivers say of each session, of which there may be very many, only where it is `detailed`.
+pub fn families<W: World>(proxy: &mut Proxy<W>, detailed: bool) -> Vec<Family> {
     let (clients, sessions, streams) = proxy.sizes();
     let counts = proxy.counts;
-    let plain = |kind, name: &str, about: &str, value: u64| {
-        let mut family = Family::new(kind, name, about);
-        family.add(&[], value);
-        family
-    };
+    let plain = |kind, name: &str, about: &str, value: u64| single(kind, name, about, Some(value));
     let mut all = vec![
         plain(Kind::Gauge, "media_connections", "connections of clients", clients as u64),
         plain(Kind::Gauge, "media_sessions", "sessions of clients", sessions as u64),
@@ -26,9 +23,9 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_requests_total", "requests of clients", counts.requests),
         ("media_refused_total", "requests that were answered with a status of 400 or more", counts.refused),
         ("media_loops_total", "requests that had been here, or come through too many proxies", counts.loops),
-        ("media_sessions_total", "sessions that began", counts.sessions),
+        ("media_sessions_begun_total", "sessions that began", counts.sessions),
         ("media_vanished_total", "sessions whose clients were not heard of any more", counts.vanished),
-        ("media_streams_total", "presentations that were asked for at origins", counts.upstreams),
+        ("media_streams_asked_total", "presentations that were asked for at origins", counts.upstreams),
         ("media_published_total", "presentations that clients have published", counts.published),
         ("media_tunnels_total", "tunnels over HTTP that clients have begun", counts.tunnels),
         ("media_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),
@@ -68,48 +65,70 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("media_log_lines_lost_total", "lines of the access log that were lost", counts.log_lost),
     ];
     all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
-    if let Some((counts, status)) = proxy.world.recordings() {
-        all.extend([
-            plain(Kind::Gauge, "media_recordings", "tracks that are recorded now", status.recordings as u64),
-            plain(Kind::Gauge, "media_cache_bytes", "bytes that recordings take on the disk", status.used),
-        ]);
-        let about = "recordings that ended before their streams, by reason";
-        let mut broken = Family::new(Kind::Counter, "media_recordings_broken_total", about);
-        let by_reason = End::BROKEN.iter().zip(counts.broken);
-        by_reason.for_each(|(end, count)| broken.add(&[("reason", end.name())], count));
-        all.push(broken);
-        let counters: [(&str, &str, u64); 7] = [
-            ("media_recordings_total", "recordings of tracks that began", counts.begun),
-            ("media_recorded_packets_total", "packets that were recorded", counts.packets),
-            ("media_recorded_lost_total", "packets of recorded tracks that never came", counts.lost),
-            (
-                "media_recorded_dropped_total",
-                "packets that came twice, late, or are not of their stream",
-                counts.dropped,
-            ),
-            ("media_cache_writes_total", "writes to the disk", status.writes),
-            ("media_cache_wakeups_total", "times that the writer was woken", status.wake_ups),
-            ("media_cache_removed_total", "segments that were removed to make room", status.removed),
-        ];
-        all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
+    all.extend(recordings(&proxy.world));
+    all.extend(http(counts.http.as_ref()));
+    if detailed {
+        all.extend(receivers(proxy));
     }
-    if let Some(own) = counts.http {
-        all.push(plain(Kind::Gauge, "media_http_connections", "connections of viewers by HTTP", own.connections));
-        let counters: [(&str, &str, u64); 8] = [
-            ("media_http_accepted_total", "connections by HTTP that were accepted", own.accepted),
-            ("media_http_beyond_total", "connections by HTTP that were closed at once, beyond limits", own.beyond),
-            ("media_http_slow_total", "connections by HTTP whose clients took nothing for too long", own.slow),
-            ("media_http_requests_total", "requests by HTTP", own.requests),
-            ("media_http_refused_total", "those answered with a status of 400 or more", own.refused),
-            ("media_http_bytes_total", "bytes of segments and playlists that were sent", own.bytes),
-            ("media_http_reads_total", "blocks of segments that were read for viewers by HTTP", own.reads),
-            ("media_http_shared_total", "blocks of segments that another viewer had read", own.shared),
-        ];
-        all.extend(counters.map(|(name, about, value)| plain(Kind::Counter, name, about, value)));
-    }
-    all.extend(receivers(proxy));
     all.extend(origins(&proxy.origin_states()));
     all.extend(members(&proxy.source_states()));
+    all
+}
+
+/// A family of one sample, or of none.
+fn single(kind: Kind, name: &str, about: &str, value: Option<u64>) -> Family {
+    let mut family = Family::new(kind, name, about);
+    value.into_iter().for_each(|value| family.add(&[], value));
+    family
+}
+
+/// What was recorded, where there is a cache.
+fn recordings<W: World>(world: &W) -> Vec<Family> {
+    let (counts, status) = world.recordings().unzip();
+    let (counts, status) = (counts.as_ref(), status.as_ref());
+    let about = "recordings that ended before their streams, by reason";
+    let mut broken = Family::new(Kind::Counter, "media_recordings_broken_total", about);
+    let by_reason = counts.into_iter().flat_map(|own| End::BROKEN.iter().zip(own.broken));
+    by_reason.for_each(|(end, count)| broken.add(&[("reason", end.name())], count));
+    let now = status.map(|own| own.recordings as u64);
+    let counters: [(&str, &str, Option<u64>); 7] = [
+        ("media_recordings_begun_total", "recordings of tracks that began", counts.map(|own| own.begun)),
+        ("media_recorded_packets_total", "packets that were recorded", counts.map(|own| own.packets)),
+        ("media_recorded_lost_total", "packets of recorded tracks that never came", counts.map(|own| own.lost)),
+        (
+            "media_recorded_dropped_total",
+            "packets that came twice, late, or are not of their stream",
+            counts.map(|own| own.dropped),
+        ),
+        ("media_cache_writes_total", "writes to the disk", status.map(|own| own.writes)),
+        ("media_cache_wakeups_total", "times that the writer was woken", status.map(|own| own.wake_ups)),
+        ("media_cache_removed_total", "segments that were removed to make room", status.map(|own| own.removed)),
+    ];
+    let mut all = vec![
+        single(Kind::Gauge, "media_recordings", "tracks that are recorded now", now),
+        single(Kind::Gauge, "media_cache_bytes", "bytes that recordings take on the disk", status.map(|own| own.used)),
+        broken,
+    ];
+    all.extend(counters.map(|(name, about, value)| single(Kind::Counter, name, about, value)));
+    all
+}
+
+/// What was served by HTTP, where it is.
+fn http(counts: Option<&Numbers>) -> Vec<Family> {
+    type Value = fn(&Numbers) -> u64;
+    let now = counts.map(|own| own.connections);
+    let counters: [(&str, &str, Value); 8] = [
+        ("media_http_accepted_total", "connections by HTTP that were accepted", |own| own.accepted),
+        ("media_http_beyond_total", "connections by HTTP that were closed at once, beyond limits", |own| own.beyond),
+        ("media_http_slow_total", "connections by HTTP whose clients took nothing for too long", |own| own.slow),
+        ("media_http_requests_total", "requests by HTTP", |own| own.requests),
+        ("media_http_refused_total", "those answered with a status of 400 or more", |own| own.refused),
+        ("media_http_bytes_total", "bytes of segments and playlists that were sent", |own| own.bytes),
+        ("media_http_reads_total", "blocks of segments that were read for viewers by HTTP", |own| own.reads),
+        ("media_http_shared_total", "blocks of segments that another viewer had read", |own| own.shared),
+    ];
+    let mut all = vec![single(Kind::Gauge, "media_http_connections", "connections of viewers by HTTP", now)];
+    all.extend(counters.map(|(name, about, value)| single(Kind::Counter, name, about, counts.map(value))));
     all
 }
 
@@ -152,9 +171,6 @@ fn origins(states: &[OriginState]) -> Vec<Family> {
 
 /// How members of pools are known that are found.
 fn members(states: &[SourceState]) -> Vec<Family> {
-    if states.is_empty() {
-        return Vec::new();
-    }
     type Value = fn(&SourceState) -> Option<u64>;
     let families: [(Kind, &str, &str, Value); 5] = [
         (Kind::Gauge, "media_members", "members of a pool that are found", |own| Some(own.members as u64)),

@@ -64,7 +64,7 @@ fn shown(value: &impl Serialize) -> Answer {
 /// Answers a query.
 pub fn answer<W: World>(proxy: &mut Proxy<W>, name: &str, with: &Json) -> Answer {
     match name {
-        "metrics" => shown(&families(proxy)),
+        "metrics" => shown(&families(proxy, with["sessions"] != Json::Bool(false))),
         "sessions" => shown(&proxy.session_states()),
         "streams" => shown(&proxy.stream_states()),
         "origins" => shown(&proxy.origin_states()),

@@ -165,12 +165,12 @@ impl Metrics {
     pub fn families(&self, cluster: &Cluster, current: &IndexMap<String, u64>, now: u64) -> Vec<Family> {
         let mut families = self.of_services(current);
         families.extend(self.of_servers(cluster, now));
+        let mut lines = Family::new(Kind::Counter, "log_lines", "lines of the access log");
         if let Some((lost, written)) = self.log.as_ref().map(AccessLog::counts) {
-            let mut lines = Family::new(Kind::Counter, "log_lines", "lines of the access log");
             lines.add(&[("line", "written")], written);
             lines.add(&[("line", "lost")], lost);
-            families.push(lines);
         }
+        families.push(lines);
         families
     }
 

@@ -174,12 +174,9 @@ impl<P: DataPath> Splicer<P> {
     }
 
     fn families(&self) -> Vec<control::application::metrics::Family> {
-        let mut current: IndexMap<String, u64> = IndexMap::new();
-        for connection in self.connections.values() {
-            if let Some(service) = self.cluster.settings.services.get(connection.client.service) {
-                *current.entry(service.name.clone()).or_default() += 1;
-            }
-        }
+        // Not counted here: there may be very many, whose packets would wait.
+        let named = self.cluster.settings.services.iter().zip(&self.by_service);
+        let current: IndexMap<String, u64> = named.map(|(own, count)| (own.name.clone(), *count)).collect();
         let mut families = self.metrics.families(&self.cluster, &current, self.path.now());
         families.extend([self.neighbours.family(), crate::fragments::family(&self.fragments)]);
         families

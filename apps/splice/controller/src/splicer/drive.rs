@@ -69,6 +69,7 @@ impl<P: DataPath> Splicer<P> {
             if self.by_client.get(&key) == Some(&id) {
                 self.by_client.remove(&key);
             }
+            self.by_service.get_mut(connection.client.service).into_iter().for_each(|own| *own -= 1);
             self.connections.remove(&id);
             return true;
         }

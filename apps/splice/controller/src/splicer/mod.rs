@@ -78,6 +78,8 @@ pub struct Splicer<P> {
     /// What is counted.
     pub metrics: Metrics,
     pub(crate) connections: KeyedMap<u64, Box<Connection>>,
+    /// How many of them each service has, by its number.
+    pub(crate) by_service: Vec<u64>,
     by_client: KeyedMap<FlowKey, u64>,
     by_server: KeyedMap<FlowKey, Owner>,
     pub(crate) idle: IdlePool,
@@ -105,6 +107,7 @@ impl<P: DataPath> Splicer<P> {
             cluster,
             metrics,
             connections: KeyedMap::default(),
+            by_service: Vec::new(),
             by_client: KeyedMap::default(),
             by_server: KeyedMap::default(),
             idle: IdlePool::default(),
@@ -145,6 +148,7 @@ impl<P: DataPath> Splicer<P> {
             let now = new.get(&(key.dst, key.dst_port)).copied().or_else(|| old.get(*service).copied().flatten());
             *service = now.unwrap_or(usize::MAX);
         }
+        self.count_by_service(settings.services.len());
         self.cluster.configure(settings, self.path.now());
         self.recall_admin();
         self.apply_ways();

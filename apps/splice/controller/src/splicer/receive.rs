@@ -87,8 +87,23 @@ impl<P: DataPath> Splicer<P> {
     }
 
     pub(super) fn add(&mut self, id: u64, connection: Connection) {
+        let service = connection.client.service;
+        if service < self.cluster.settings.services.len() {
+            if self.by_service.len() <= service {
+                self.by_service.resize(service + 1, 0);
+            }
+            self.by_service[service] += 1;
+        }
         self.by_client.insert(connection.client.key, id);
         self.connections.insert(id, Box::new(connection));
+    }
+
+    /// Counts the connections of each service anew, of so many.
+    pub(super) fn count_by_service(&mut self, services: usize) {
+        self.by_service = vec![0; services];
+        for connection in self.connections.values() {
+            self.by_service.get_mut(connection.client.service).into_iter().for_each(|own| *own += 1);
+        }
     }
 
     /// A segment that a flow entry holds.

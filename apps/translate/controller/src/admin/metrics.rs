@@ -26,7 +26,7 @@ pub fn families<W: World>(proxy: &mut Proxy<W>) -> Vec<Family> {
         ("translate_viewers_total", "connections that were given a stream", counts.viewers),
         ("translate_relayed_total", "requests for the HTTP server of the host", counts.relayed),
         ("translate_tunnels_total", "connections that are TLS or WebSocket with a server of the host", counts.tunnels),
-        ("translate_streams_total", "streams that were asked for at their sources", counts.streams),
+        ("translate_streams_asked_total", "streams that were asked for at their sources", counts.streams),
         ("translate_streams_failed_total", "streams that ended by a fault of their source", counts.failed),
         ("translate_wrong_credentials_total", "passwords and tokens of clients that were wrong", counts.wrong),
         ("translate_locked_total", "requests of clients that had been wrong too often", counts.locked),

@@ -1,0 +1,110 @@
+//! What a running instance knows of itself, for all who look at it: clients of the socket, monitoring systems.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dataplane::Observer;
+use serde_json::json;
+
+use super::protocol::{ControllerState, Counters, Status, TableInfo, TimerState};
+use super::shown::Shown;
+use crate::application::metrics::Family;
+use crate::application::{METRICS, QueryTarget, Registry};
+
+/// What an instance says about itself; the rest of [`Status`] is known to its [`Overview`].
+pub type About = Status;
+
+/// All that is counted, at one time.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What runs.
+    pub status: Status,
+    /// Counters.
+    pub counters: Counters,
+    /// Tables. Of an array it is not counted how many of its entries are set.
+    pub tables: Vec<TableInfo>,
+    /// Controllers that have metrics.
+    pub asked: Vec<String>,
+    /// Those of controllers that have answered.
+    pub controllers: Vec<(String, Vec<Family>)>,
+}
+
+/// A running instance, as it is looked at.
+#[derive(Debug)]
+pub struct Overview {
+    about: About,
+    started: Instant,
+    observer: Observer,
+    registry: Registry,
+    shown: Mutex<Arc<Shown>>,
+}
+
+impl Overview {
+    /// Of an instance that just started; `registry` has the controllers that can be asked.
+    pub fn new(about: About, shown: Arc<Shown>, observer: Observer, registry: Registry) -> Overview {
+        Overview { about, started: Instant::now(), observer, registry, shown: Mutex::new(shown) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program that runs, with its tables. While another one takes over it is still the old one.
+    pub(super) fn shown(&self) -> Arc<Shown> {
+        self.lock().clone()
+    }
+
+    /// Another one runs.
+    pub(super) fn show(&self, shown: Arc<Shown>) {
+        *self.lock() = shown;
+    }
+
+    /// The controllers that can be asked.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The counters now.
+    pub fn counters(&self) -> Counters {
+        Counters::from(self.observer.snapshot())
+    }
+
+    /// Looks at everything that is counted, for monitoring: in this time at most, so what controllers have not said by
+    /// then is missing. No worker and no other client waits for it.
+    pub fn look(&self, patience: Duration) -> Seen {
+        let end = Instant::now() + patience;
+        let (status, counters, shown) = (self.status(), self.counters(), self.shown());
+        let offer = |target: &QueryTarget| target.offers.iter().any(|offer| offer.name == METRICS);
+        let with = json!({ "sessions": false });
+        let ask = |target: QueryTarget| {
+            let answer = target.queries.ask_until(METRICS, &with, end)?.ok()?;
+            Some((target.name.to_owned(), serde_json::from_value(answer).ok()?))
+        };
+        let targets: Vec<_> = self.registry.all().into_iter().filter(offer).collect();
+        let asked = targets.iter().map(|target| target.name.to_owned()).collect();
+        let controllers = targets.into_iter().filter_map(ask).collect();
+        Seen { status, counters, tables: shown.sizes(), asked, controllers }
+    }
+
+    /// What runs, and what becomes of it.
+    pub fn status(&self) -> Status {
+        let uptime = self.started.elapsed().as_millis();
+        let snapshot = self.observer.snapshot();
+        let timers = snapshot.timers.into_iter().map(TimerState::named).collect();
+        let controllers = snapshot.controllers.into_iter().map(ControllerState::named).collect();
+        let frames = self.observer.frames();
+        let holders = [
+            ("pool", frames.pool),
+            ("workers", frames.workers),
+            ("ports", frames.ports),
+            ("hold tables", frames.holds),
+            ("queues", frames.queues),
+            ("groups", frames.groups),
+            ("controllers", frames.controllers),
+            ("passing", frames.passing),
+        ];
+        let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
+        let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
+        Status { uptime_ms, timers, controllers, holders, ..self.about.clone() }
+    }
+}
