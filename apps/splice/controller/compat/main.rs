@@ -69,6 +69,11 @@ fn nginx_in_the_kernel() {
 }
 
 #[test]
+fn nginx_at_traffic_control() {
+    all_clients("tc", (servers::nginx, true), &[]);
+}
+
+#[test]
 fn apache_on_workers() {
     all_clients("afpacket", (servers::apache, true), &[]);
 }

@@ -53,10 +53,15 @@ fn scale(full: usize, short: usize) -> usize {
     if std::env::var("ENDURE").is_ok_and(|value| value == "full") { full } else { short }
 }
 
-/// The splicer with room for all connections.
+/// The splicer with room for all connections, in XDP.
 fn start(changes: &[(&str, &str)], links: Option<lab::Impairments>) -> Splice {
+    start_at("xdp", changes, links)
+}
+
+/// The same at ports of another kind.
+fn start_at(driver: &str, changes: &[(&str, &str)], links: Option<lab::Impairments>) -> Splice {
     let own = [("connections = 65536", "connections = 120000"), ("keep_alive = \"60s\"", "keep_alive = \"1h\"")];
-    let splice = Splice::start_with("xdp", &[&own, changes].concat(), links, |client, _| {
+    let splice = Splice::start_with(driver, &[&own, changes].concat(), links, |client, _| {
         for number in 0..ADDRESSES {
             let (v4, v6) = (format!("10.0.1.{}/24", 100 + number), format!("2001:db8:1::{}/64", 100 + number));
             must(client.check(&["ip", "address", "add", &v4, "dev", "eth0"]));
@@ -204,8 +209,18 @@ fn churn() {
 
 #[test]
 fn large() {
+    large_at("xdp");
+}
+
+/// In super-packets.
+#[test]
+fn large_at_traffic_control() {
+    large_at("tc");
+}
+
+fn large_at(driver: &str) {
     let size = scale(1_000_000_000, 3_000_000);
-    let splice = start(&[], None);
+    let splice = start_at(driver, &[], None);
     let _servers = SERVERS.map(|address| web::Server::start(&splice.servers, address, "s"));
     wait_until_up(&splice);
     let bytes = pattern(size);
@@ -221,7 +236,7 @@ fn large() {
             assert!(client.put("/sum", &bytes, chunked).unwrap().body == text, "up, chunked: {chunked}");
             let up = start.elapsed() - down;
             println!(
-                "large: {address}, chunked {chunked}: {size} bytes down in {down:.1?}, up in {up:.1?}; memory {} KiB",
+                "large: {driver}: {address}, chunked {chunked}: {size} bytes down in {down:.1?}, up in {up:.1?}; memory {} KiB",
                 memory(&splice)
             );
         }

@@ -34,10 +34,17 @@ const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x11];
 const OWN_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0xfe], [2, 0, 0, 0, 2, 0xfe]];
 
+/// Whether the program is in the form that traffic control takes, in which hosts may leave checksums to devices
+/// (`SPLICE_DRIVER=tc`).
+fn is_at_tc() -> bool {
+    std::env::var("SPLICE_DRIVER").is_ok_and(|driver| driver == "tc")
+}
+
 pub fn program() -> Arc<Program> {
     static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../splice.baker");
-    PROGRAM.get_or_init(|| common::compile(&path)).clone()
+    let compile = if is_at_tc() { common::compile_with_operations } else { common::compile };
+    PROGRAM.get_or_init(|| compile(&path)).clone()
 }
 
 /// With a window scale that says something of so many bytes.
