@@ -184,6 +184,38 @@ fn every_family_is_documented() {
     }
 }
 
+#[test]
+fn alerts_and_dashboard_name_what_there_is() {
+    let document = std::fs::read_to_string(format!("{ROOT}/docs/metrics.md")).unwrap();
+    let mut names = 0;
+    for file in ["alerts.yml", "alerts_test.yml", "dashboard.json"] {
+        let text = std::fs::read_to_string(format!("{ROOT}/monitoring/{file}")).unwrap();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in words.filter(|word| word.starts_with("millrace_")) {
+            // Of a histogram there are several.
+            let family = name.trim_end_matches("_bucket");
+            assert!(document.contains(&format!("| `{family}` |")), "{file}: {name}");
+            names += 1;
+        }
+    }
+    assert!(names > 60, "{names}");
+    let text = std::fs::read_to_string(format!("{ROOT}/monitoring/dashboard.json")).unwrap();
+    let dashboard: Json = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let place = |panel: &Json, key: &str| panel["gridPos"][key].as_u64().unwrap();
+    for (index, panel) in panels.iter().enumerate() {
+        let is_row = panel["type"] == "row";
+        assert!(is_row || !panel["targets"].as_array().unwrap().is_empty(), "{panel}");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| place(panel, key));
+        assert!(x + w <= 24 && h > 0, "{panel}");
+        for other in &panels[index + 1..] {
+            let [ox, oy, ow, oh] = ["x", "y", "w", "h"].map(|key| place(other, key));
+            assert!(ox >= x + w || x >= ox + ow || oy >= y + h || y >= oy + oh, "{panel} lies over {other}");
+            assert_ne!(panel["id"], other["id"]);
+        }
+    }
+}
+
 /// The figures of an owner, as the document has them.
 fn table(owner: &str, found: &Scrape) -> String {
     let own = |name: &str| FIGURES.iter().find(|figure| exported(figure.name, figure.kind) == name);

@@ -202,7 +202,7 @@ pub const FIGURES: &[Figure] = &[
     counter("extern_failed_calls_total", &["function"], "Failed calls of functions of controllers", |seen, add| {
         seen.counters.externs_failed.iter().for_each(|(function, count)| add(&[function], *count));
     }),
-    counter("program_counter_total", &["counter", "cell"], "The program's own counters", |seen, add| {
+    counter("program_counts_total", &["counter", "cell"], "The program's own counters", |seen, add| {
         for (name, cells) in &seen.counters.counters {
             let told = cells.iter().enumerate().filter(|(_, count)| cells.len() <= MANY_CELLS || **count > 0);
             told.for_each(|(cell, count)| add(&[name, &cell.to_string()], *count));
