@@ -6,7 +6,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint fmt bench soak endure compat fuzz oldkernel clean
+.PHONY: help demo test build package lint fmt bench soak endure compat fuzz oldkernel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -25,6 +25,11 @@ build: ## build target/release/millrace
 	@tools/setup build
 	@cargo build --release --package millrace
 	@echo "build: $(target)/release/millrace"
+
+package: ## build target/package/millrace_VERSION_ARCH.deb: the program, its systemd unit, completions, manual pages, examples
+	@tools/setup package
+	@cargo build --release --package millrace
+	@tools/package
 
 lint: ## check formatting and lints only
 	@tools/setup test

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use crate::process::{millrace, wait};
+use crate::process::{Scratch, millrace, wait};
 use crate::{FIRST, PATCH};
 
 /// What prints something, one command line of each subcommand.
@@ -58,4 +58,32 @@ fn a_full_disk_is_an_error() {
     }
     let text = millrace(&["replay", PATCH, "--in", FIRST, "--out", "/dev/full"]).failed_in_one_line(1);
     assert!(text.contains("/dev/full: cannot be written: No space left"), "{text}");
+}
+
+#[test]
+fn shells_and_manual_pages_know_all_commands() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = millrace(&["completions", shell]).ok();
+        for word in ["drops", "servers", "openmetrics"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = scratch.write("millrace.bash", millrace(&["completions", "bash"]).ok());
+    // What bash offers behind `millrace table d`.
+    let offered = "COMP_WORDS=(millrace table d); COMP_CWORD=2; _millrace millrace d table; echo ${COMPREPLY[*]}";
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &format!("source {script}; {offered}")]);
+    assert_eq!(crate::process::run(command).ok(), "del dump\n");
+    assert!(millrace(&["completions", "csh"]).failed(1).contains("bash"));
+    let pages = scratch.path("man");
+    millrace(&["man", &pages]).ok();
+    for (page, word) in [
+        ("millrace.1", "counters"),
+        ("millrace-table-set.1", "MODULE.TABLE"),
+        ("millrace-servers-drain.1", "POOL/NAME"),
+    ] {
+        let text = std::fs::read_to_string(format!("{pages}/{page}")).unwrap();
+        assert!(text.contains(".TH") && text.contains(word), "{page}: {text}");
+    }
 }

@@ -68,6 +68,11 @@ enum Command {
     Demo(commands::demo::Args),
     /// Build a network of hosts and links on this machine
     Lab(commands::lab::Args),
+    /// Print the completions of a shell
+    Completions(commands::completions::Completions),
+    /// Write manual pages
+    #[command(hide = true)]
+    Man(commands::completions::Man),
 }
 
 /// The command line with the subcommands of applications: in the help they stand behind that for figures, by name.
@@ -116,6 +121,11 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
+        Command::Completions(args) => {
+            commands::completions::completions(&args, parser());
+            Ok(())
+        }
+        Command::Man(args) => commands::completions::man(&args, parser()),
     }
 }
 

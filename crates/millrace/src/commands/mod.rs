@@ -1,6 +1,7 @@
 //! Subcommands, one file each.
 
 pub mod check;
+pub mod completions;
 pub mod counters;
 pub mod demo;
 pub mod emit;
