@@ -317,7 +317,12 @@ impl Live {
             self.tick();
             let wait = self.next_wake().saturating_sub(self.path.now()).min(PAUSE);
             let mut work = |packets: &mut dyn Iterator<Item = Punted>| {
-                packets.for_each(|packet| self.receive(&packet));
+                // To make room all connections are looked at, which takes long.
+                while !self.is_full()
+                    && let Some(packet) = packets.next()
+                {
+                    self.receive(&packet);
+                }
                 Duration::from_nanos(self.next_wake().saturating_sub(self.path.now()))
             };
             match link.receive_or_lend(Duration::from_nanos(wait), &mut work) {

@@ -90,18 +90,15 @@ impl Exchange {
         self.to_wake.contains(&true)
     }
 
-    /// Has the controllers that got packets and are lent work on some of them, and wakes those that are not lent any
-    /// more.
+    /// Has the controllers that got packets and are lent work on them, and wakes those that are not lent any more or
+    /// have more to do than is to be done here.
     pub fn work(&mut self) {
         for ((rings, late), to_wake) in self.punts.iter().zip(&mut self.late).zip(&mut self.to_wake) {
             if !*to_wake {
                 continue;
             }
-            *late = None;
-            if rings.work(self.worker) {
-                *to_wake = rings.has_punted_of(self.worker);
-            } else {
-                *to_wake = false;
+            (*late, *to_wake) = (None, false);
+            if !rings.work(self.worker) {
                 rings.wake();
             }
         }

@@ -111,7 +111,9 @@ impl Link {
     /// completion, in place of waking the controller; what that injects the worker runs next. Where something is due
     /// earlier than this would wait, by what the work says, it is [`Event::Idle`].
     ///
-    /// For work of some microseconds a packet: the worker forwards nothing meanwhile.
+    /// For work of some microseconds a packet: the worker forwards nothing meanwhile. Packets that are left after a
+    /// while, or that the work does not take, come here. Where tables are kept on disk it is not lent: a change of one
+    /// may wait.
     ///
     /// # Panics
     /// Where the work has, with the same.
@@ -119,7 +121,9 @@ impl Link {
         self.wait(timeout, Some(work))
     }
 
-    fn wait(&mut self, timeout: Duration, mut work: Option<&mut Work<'_>>) -> Event {
+    fn wait(&mut self, timeout: Duration, work: Option<&mut Work<'_>>) -> Event {
+        // No worker waits for a disk.
+        let mut work = work.filter(|_| !self.tables.is_told());
         let mut deadline = None;
         loop {
             if let Some(event) = self.poll() {

@@ -94,6 +94,10 @@ impl Loan {
 
     /// Has the controller work on packets on this thread.
     pub fn work(&self, packets: &mut dyn Iterator<Item = Punted>) -> Worked {
+        // Its owner may want it back.
+        if !self.is_there() {
+            return Worked::No;
+        }
         let mut lent = match self.lent.try_lock() {
             Ok(lent) => lent,
             Err(TryLockError::Poisoned(lent)) => lent.into_inner(),
@@ -103,10 +107,9 @@ impl Loan {
         // SAFETY: its owner has lent it, and waits for the lock before it goes on.
         match catch_unwind(AssertUnwindSafe(|| unsafe { (*work)(packets) })) {
             Ok(left) => {
-                match until.is_some_and(|until| Instant::now().checked_add(left).is_some_and(|due| due < until)) {
-                    true => Worked::Call,
-                    false => Worked::Done,
-                }
+                let due = Instant::now().checked_add(left);
+                let is_early = due.is_some_and(|due| until.is_none_or(|until| due < until));
+                if is_early { Worked::Call } else { Worked::Done }
             }
             Err(panic) => {
                 *lent = Lent::Failed(panic);

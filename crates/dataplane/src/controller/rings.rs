@@ -16,6 +16,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use baker::ir::{ChannelId, DropId, Program};
 use crossbeam_queue::ArrayQueue;
@@ -57,8 +58,8 @@ impl Holds for Rings {
 
 /// Packets at most that wait for the doorbell while the controller works on others.
 const UNRUNG: u32 = 16;
-/// Packets at most that a worker has the controller work on between two batches of its own.
-const AT_ONCE: usize = 64;
+/// How long a worker has the controller work on packets between two batches of its own; the packet that it has is done.
+const AT_ONCE: Duration = Duration::from_micros(300);
 
 /// Why a link stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,18 +246,21 @@ impl Rings {
         self.signal.ring();
     }
 
-    /// Has the controller work on packets of this worker on this thread, where it is lent; whether it has. Else it is
-    /// to be woken.
+    /// Has the controller work on packets of this worker on this thread, where it is lent, for a while; whether it has
+    /// on all of them. Else it is to be woken: what is left then is for its own thread.
     pub fn work(self: &Arc<Self>, worker: usize) -> bool {
-        let next = || Some(Punted::new(self.clone(), worker, self.take_punted(worker)?));
-        let worked = self.loan.work(&mut std::iter::from_fn(next).take(AT_ONCE));
-        match worked {
+        let begin = Instant::now();
+        let next = || {
+            let packet = (begin.elapsed() < AT_ONCE).then(|| self.take_punted(worker)).flatten()?;
+            Some(Punted::new(self.clone(), worker, packet))
+        };
+        match self.loan.work(&mut std::iter::from_fn(next)) {
             Worked::No => return false,
             Worked::Call => self.call(),
             Worked::Done => {}
         }
         self.ring();
-        true
+        !self.has_punted_of(worker)
     }
 
     /// The next packet to be run on this worker, which it then owns.

@@ -28,6 +28,11 @@ impl NamedTables {
         &self.program
     }
 
+    /// Whether their changes are kept on disk.
+    pub(super) fn is_told(&self) -> bool {
+        self.tables.is_told()
+    }
+
     /// All of them, by number.
     pub fn access(&self) -> TableAccess {
         self.tables.clone()

@@ -65,6 +65,11 @@ impl TableAccess {
         true
     }
 
+    /// See [`Tables::is_told`].
+    pub(crate) fn is_told(&self) -> bool {
+        self.native().is_some_and(|tables| tables.is_told())
+    }
+
     /// See [`Tables::dump_kept`].
     pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
         match self {

@@ -27,6 +27,11 @@ impl Journal {
         let _ = self.0.set(changes);
     }
 
+    /// Whether changes are told, so that who makes one may have to wait for a disk.
+    pub fn is_told(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     pub fn note(
         &self,
         table: &Arc<str>,

@@ -163,6 +163,11 @@ impl Tables {
         self.journal.tell(changes);
     }
 
+    /// Whether a change may wait for the thread that takes changes.
+    pub fn is_told(&self) -> bool {
+        self.journal.is_told()
+    }
+
     /// Notes a change that was made.
     fn note(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: Option<&[u128]>) {
         if let Ok(table) = self.table(table) {

@@ -141,7 +141,11 @@ impl Worker {
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
             worked |= self.now.run_groups(&mut self.ports);
-            worked |= self.serve_controllers();
+            if self.serve_controllers() {
+                worked = true;
+                // That took longer than a loop does.
+                loops = LOOPS_PER_CLOCK;
+            }
             worked |= self.now.wake_controllers();
             self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
             if !worked {

@@ -229,7 +229,7 @@ impl FastPath {
     pub(crate) fn tap_rings(&self, part: &KernelPart, workers: usize) -> io::Result<Vec<Arc<TapRing>>> {
         let mut state = self.lock();
         if part.uses_rings && state.rings.is_empty() {
-            let ring = |_| TapRing::new(&part.program.name).map(Arc::new);
+            let ring = |_| TapRing::at(self.hook, &part.program.name).map(Arc::new);
             let rings = (0..workers).map(ring).collect::<io::Result<Vec<_>>>()?;
             (0..QUEUES).try_for_each(|queue| self.ports.set_ring(queue, &rings[worker_of(queue, workers)]))?;
             state.rings = rings;

@@ -13,11 +13,16 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use codegen::kernel::Hook;
+
 use super::sys;
 use crate::sys::{Mapping, page_size};
 
 /// Bytes: 28 ms of a stream of 1 Gbit/s in packets of 1328 bytes.
 const BYTES: u32 = 4 << 20;
+/// At traffic control, where packets that are handed over come by it, too: 250 super-packets, as some senders have
+/// under way.
+const AT_TC: u32 = 16 << 20;
 /// Bytes in front of a record: its length and flags, and where it lies.
 const HEADER: usize = 8;
 /// Flags in a record's length: it is not written yet; it is to be passed over (`BPF_RINGBUF_BUSY_BIT`, `_DISCARD_BIT`).
@@ -52,6 +57,11 @@ impl TapRing {
     /// An empty one.
     pub fn new(named: &str) -> io::Result<Self> {
         Self::with_bytes(BYTES, named)
+    }
+
+    /// An empty one for programs at a hook.
+    pub fn at(hook: Hook, named: &str) -> io::Result<Self> {
+        Self::with_bytes(if hook == Hook::Tc { AT_TC } else { BYTES }, named)
     }
 
     /// An empty one of so many bytes, a power of two and at least a page.

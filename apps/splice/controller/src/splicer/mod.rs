@@ -195,6 +195,11 @@ impl<P: DataPath> Splicer<P> {
         self.connections.keys().copied().collect()
     }
 
+    /// Whether there are as many as may be.
+    pub fn is_full(&self) -> bool {
+        self.connections.len() >= self.cluster.settings.connections
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()

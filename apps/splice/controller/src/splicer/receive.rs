@@ -36,8 +36,7 @@ impl<P: DataPath> Splicer<P> {
             // It has the service no more.
             return self.path.remove_entry(&segment.flow_key);
         };
-        let full = self.connections.len() >= settings.connections;
-        if full && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
+        if self.is_full() && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
             self.path.remove_entry(&segment.flow_key);
             let reset = Segment {
                 dst_mac: segment.src_mac,

@@ -257,6 +257,9 @@ impl<T: Tables> FlowTable<T> {
         let numbers: Vec<u32> = unused.iter().map(|(number, _)| u32::from(*number)).collect();
         if self.tables.clear_next_hops(&numbers) {
             unused.iter().for_each(|(_, next_hop)| self.next_hops.forget(next_hop));
+        } else {
+            // They keep their numbers, and may be used again.
+            unused.iter().for_each(|(number, next_hop)| _ = self.tables.add_next_hop((*number).into(), next_hop));
         }
     }
 }
