@@ -5,6 +5,7 @@
 
 use control::application::metrics::{Family, Kind};
 use control::socket::{PortState, Seen};
+use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
 type Samples = fn(&Seen, &mut dyn FnMut(&[&str], u64));
@@ -43,8 +44,6 @@ pub fn families(seen: &Seen) -> Vec<Family> {
 
 /// Counters of a program with more cells than this are arrays by what strangers send: cells that are zero are left out.
 const MANY_CELLS: usize = 64;
-/// What a controller can be doing.
-const STATES: [&str; 4] = ["running", "failed", "draining", "ended"];
 
 const fn counter(name: &'static str, labels: &'static [&'static str], about: &'static str, samples: Samples) -> Figure {
     Figure { name, kind: Kind::Counter, labels, about, samples }
@@ -170,7 +169,8 @@ pub const FIGURES: &[Figure] = &[
     }),
     gauge("controller_state", &["controller", "state"], "1 for what a controller is doing", |seen, add| {
         for (name, own) in &seen.status.controllers {
-            STATES.iter().for_each(|state| add(&[name, state], u64::from(own.state == *state)));
+            let states = ControllerState::ALL.map(ControllerState::name);
+            states.iter().for_each(|state| add(&[name, state], u64::from(own.state == *state)));
         }
     }),
     counter("controller_failures_total", &["controller"], "Times that a controller has failed", |seen, add| {

@@ -10,28 +10,12 @@ use std::time::{Duration, Instant};
 use control::config::Metrics;
 use control::socket::{Counters, Seen, Status};
 use figures::exporter::{Exporter, bind};
-use indexmap::IndexMap;
 
 /// Nothing takes so long when all is well.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn seen() -> Seen {
-    let status = Status {
-        instance: "edge".into(),
-        version: "1".into(),
-        pid: 1,
-        program: "p".into(),
-        engine: "worker".into(),
-        workers: 2,
-        mode: "busy".into(),
-        cpus: Vec::new(),
-        frames: 64,
-        holders: IndexMap::new(),
-        uptime_ms: 1500,
-        ports: IndexMap::new(),
-        timers: IndexMap::new(),
-        controllers: IndexMap::new(),
-    };
+    let status = Status { instance: "edge".into(), ..Status::default() };
     Seen { status, counters: Counters::default(), tables: Vec::new(), asked: Vec::new(), controllers: Vec::new() }
 }
 

@@ -23,7 +23,7 @@ use crate::tables::local_addresses::LocalAddresses;
 use crate::tables::packed::FlowTable;
 
 /// How long it waits for a packet at most: new settings are looked for then.
-const PAUSE: u64 = 50_000_000;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Packets that are worked on before the clocks are looked at.
 const BATCH: usize = 32;
@@ -315,7 +315,7 @@ impl Live {
         let mut closed = Closed::new(link)?;
         loop {
             self.tick();
-            let wait = self.next_wake().saturating_sub(self.path.now()).min(PAUSE);
+            let wait = self.time_left().min(PAUSE);
             let mut work = |packets: &mut dyn Iterator<Item = Punted>| {
                 // To make room all connections are looked at, which takes long.
                 while !self.is_full()
@@ -323,9 +323,9 @@ impl Live {
                 {
                     self.receive(&packet);
                 }
-                Duration::from_nanos(self.next_wake().saturating_sub(self.path.now()))
+                self.time_left()
             };
-            match link.receive_or_lend(Duration::from_nanos(wait), &mut work) {
+            match link.receive_or_lend(wait, &mut work) {
                 Event::Packet(packet) => {
                     self.receive(&packet);
                     // Those that came with it, before the clocks are looked at again.
@@ -340,6 +340,11 @@ impl Live {
             closed.adapt(&self.path);
             queries.answer(|name, with| self.query(name, with));
         }
+    }
+
+    /// How long it is until something is due.
+    fn time_left(&self) -> Duration {
+        Duration::from_nanos(self.next_wake().saturating_sub(self.path.now()))
     }
 
     fn receive(&mut self, packet: &Punted) {

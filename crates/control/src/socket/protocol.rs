@@ -150,7 +150,7 @@ pub struct Reloaded {
 }
 
 /// What runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Name of the instance.
     pub instance: String,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{DeclaredKind, Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
+use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
@@ -40,15 +40,19 @@ impl Shown {
         self.infos(&self.lock(), |_| true)
     }
 
-    fn infos(&self, tables: &TableAccess, is_counted: impl Fn(DeclaredKind) -> bool) -> Vec<TableInfo> {
+    fn infos(&self, tables: &TableAccess, is_counted: impl Fn(&TableInfo) -> bool) -> Vec<TableInfo> {
         let program = &self.program;
-        let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
-            name: table.name.clone(),
-            kind: table.kind_row().name.into(),
-            key: type_name(&program.layouts[table.key.0 as usize]),
-            value: type_name(&program.shown_value(table)),
-            entries: if is_counted(table.declared_kind()) { tables.count(TableId(index as u32)) } else { 0 },
-            capacity: table.capacity,
+        let info = |(index, table): (usize, &baker::ir::Table)| {
+            let info = TableInfo {
+                name: table.name.clone(),
+                kind: table.kind_row().name.into(),
+                key: type_name(&program.layouts[table.key.0 as usize]),
+                value: type_name(&program.shown_value(table)),
+                entries: 0,
+                capacity: table.capacity,
+            };
+            let entries = if is_counted(&info) { tables.count(TableId(index as u32)) } else { 0 };
+            TableInfo { entries, ..info }
         };
         program.tables.iter().enumerate().map(info).collect()
     }
@@ -56,7 +60,7 @@ impl Shown {
     /// All tables, without counting what is set in arrays, which would mean to look at each entry. Nobody waits for it,
     /// and it does not wait for who changes them.
     pub(super) fn sizes(&self) -> Vec<TableInfo> {
-        self.infos(&self.counted, |kind| !matches!(kind, DeclaredKind::Array | DeclaredKind::Meter))
+        self.infos(&self.counted, |table| !table.is_array())
     }
 
     pub(super) fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {

@@ -34,6 +34,9 @@ pub enum ControllerState {
 }
 
 impl ControllerState {
+    /// All of them.
+    pub const ALL: [ControllerState; 4] = [Self::Running, Self::Waiting, Self::Draining, Self::Ended];
+
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {

@@ -193,9 +193,8 @@ impl Link {
         let rings = self.rings();
         let (workers, first) = (rings.workers(), self.next);
         let mut per_worker = (first..workers).chain(0..first);
-        let (worker, carried) = per_worker.find_map(|worker| Some((worker, rings.take_punted(worker)?)))?;
-        let packet = Punted::new(rings.clone(), worker, carried);
-        self.next = (worker + 1) % workers;
+        let packet = per_worker.find_map(|worker| rings.next_punted(worker))?;
+        self.next = (packet.worker() + 1) % workers;
         Some(packet)
     }
 
@@ -206,9 +205,9 @@ impl Link {
         for queues in 0..rings.workers() {
             let worker = (self.next + queues) % rings.workers();
             while packets.len() - before < most
-                && let Some(carried) = rings.take_punted(worker)
+                && let Some(packet) = rings.next_punted(worker)
             {
-                packets.push(Punted::new(rings.clone(), worker, carried));
+                packets.push(packet);
             }
         }
         // Another worker is the first the next time.

@@ -250,10 +250,7 @@ impl Rings {
     /// on all of them. Else it is to be woken: what is left then is for its own thread.
     pub fn work(self: &Arc<Self>, worker: usize) -> bool {
         let begin = Instant::now();
-        let next = || {
-            let packet = (begin.elapsed() < AT_ONCE).then(|| self.take_punted(worker)).flatten()?;
-            Some(Punted::new(self.clone(), worker, packet))
-        };
+        let next = || (begin.elapsed() < AT_ONCE).then(|| self.next_punted(worker)).flatten();
         match self.loan.work(&mut std::iter::from_fn(next)) {
             Worked::No => return false,
             Worked::Call => self.call(),
@@ -349,6 +346,11 @@ impl Rings {
     /// Whether the controller would find something.
     pub fn is_ready(&self) -> bool {
         self.has_punted() || self.has_room.load(Ordering::Relaxed) || self.is_called.load(Ordering::Relaxed)
+    }
+
+    /// The next packet of a worker, for the controller, which holds it until it is dropped.
+    pub fn next_punted(self: &Arc<Self>, worker: usize) -> Option<Punted> {
+        Some(Punted::new(self.clone(), worker, self.take_punted(worker)?))
     }
 
     /// The next packet of a worker, which the controller then holds.

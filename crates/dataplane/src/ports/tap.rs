@@ -14,10 +14,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::error::PortError;
-use super::gso::{Outgoing, Plan, Ready, WINDOW};
+use super::gso::{Joined, Outgoing, Plan, WINDOW, knows_udp};
 use super::intake::Intake;
 use super::queue::{Queue, Sent};
 use super::spec::Gso;
@@ -41,8 +40,7 @@ pub struct Tap {
     plan: Plan,
     outgoing: Outgoing,
     gso: Gso,
-    /// Super-packets sent, and the packets in them.
-    sent: [u64; 2],
+    joined: Joined,
     /// For questions about the interface.
     ask: Arc<OwnedFd>,
     error: Option<String>,
@@ -88,24 +86,15 @@ impl Tap {
             buffer: if worker == 0 { vec![0; LONGEST] } else { Vec::new() },
             len: 0,
             intake: Intake::default(),
-            plan: Plan::new(sys::is_linux_from(6, 2)),
+            plan: Plan::new(knows_udp()),
             outgoing: Outgoing::new(),
             gso,
-            sent: [0; 2],
+            joined: Joined::default(),
             ask: ask.clone(),
             error: None,
             removed: false,
         };
         Ok((0..workers).map(tap).collect())
-    }
-
-    fn count(&mut self, message: Ready, sent: &mut Sent) {
-        sent.packets += usize::from(message.packets);
-        sent.bytes += u64::from(message.bytes);
-        if message.packets > 1 {
-            self.sent[0] += 1;
-            self.sent[1] += u64::from(message.packets);
-        }
     }
 
     #[cold]
@@ -164,7 +153,7 @@ impl Queue for Tap {
                 // SAFETY: the pieces are of the batch, which is there, and of what was made for it.
                 let result = unsafe { self.outgoing.messages.write(&self.file, number) };
                 match result {
-                    Ok(()) => self.count(message, &mut sent),
+                    Ok(()) => self.joined.note(&message, &mut sent),
                     // The kernel does not know such super-packets: its packets and all others leave one by one.
                     Err(error) if error.raw_os_error() == Some(libc::EINVAL) && message.packets > 1 => {
                         self.gso = Gso::Off;
@@ -193,9 +182,7 @@ impl Queue for Tap {
 
     fn tick(&mut self, counters: &PortCounters) {
         self.intake.count(counters);
-        let [joined, packets] = std::mem::take(&mut self.sent);
-        counters.tx_super.fetch_add(joined, Ordering::Relaxed);
-        counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
+        self.joined.count(counters);
         if self.error.is_some() {
             self.look();
             counters.set_error(self.error.as_ref());

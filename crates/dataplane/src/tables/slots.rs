@@ -111,7 +111,7 @@ impl Locked<'_> {
 
     /// Entries in the table.
     pub fn live(&self) -> u32 {
-        self.get(offset_of!(SlotNumbers, live))
+        self.slots.live()
     }
 
     /// Sets their number.

@@ -101,13 +101,14 @@ impl<P: DataPath> Splicer<P> {
     pub fn new(settings: Arc<Settings>, path: P) -> Splicer<P> {
         let mut metrics = Metrics::default();
         metrics.configure(&settings);
+        let services = settings.services.len();
         let cluster = Cluster::new(settings, path.now());
         let mut splicer = Splicer {
             path,
             cluster,
             metrics,
             connections: KeyedMap::default(),
-            by_service: Vec::new(),
+            by_service: vec![0; services],
             by_client: KeyedMap::default(),
             by_server: KeyedMap::default(),
             idle: IdlePool::default(),

@@ -86,13 +86,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     pub(super) fn add(&mut self, id: u64, connection: Connection) {
-        let service = connection.client.service;
-        if service < self.cluster.settings.services.len() {
-            if self.by_service.len() <= service {
-                self.by_service.resize(service + 1, 0);
-            }
-            self.by_service[service] += 1;
-        }
+        self.by_service.get_mut(connection.client.service).into_iter().for_each(|own| *own += 1);
         self.by_client.insert(connection.client.key, id);
         self.connections.insert(id, Box::new(connection));
     }

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::ports::gso::Joiner;
+use crate::ports::gso::{self, Joiner};
 use crate::ports::spec::Gso;
-use crate::sys::{self, ethtool};
+use crate::sys::ethtool;
 
 /// What a device takes unfinished, if it is on: super-packets, and checksums.
 const UNFINISHED: [&str; 6] = [
@@ -49,7 +49,7 @@ fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (Option<bool>, Optio
             )),
         ),
         // Older kernels do not know those of UDP.
-        Gso::Auto | Gso::On if !sys::is_linux_from(6, 2) => (
+        Gso::Auto | Gso::On if !gso::knows_udp() => (
             Some(false),
             Some(format!("sends super-packets of TCP, which {divider} divides; those of UDP take Linux 6.2")),
         ),

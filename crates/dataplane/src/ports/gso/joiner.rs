@@ -9,8 +9,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
+use super::joined::Joined;
 use super::outgoing::Outgoing;
 use super::plan::Plan;
 use crate::counters::PortCounters;
@@ -47,8 +47,7 @@ pub struct Joiner {
     owes: bool,
     /// The kernel does not know such super-packets.
     is_refused: bool,
-    /// Super-packets sent, and the packets in them.
-    sent: [u64; 2],
+    joined: Joined,
     /// The latest error.
     pub error: Option<io::Error>,
 }
@@ -67,7 +66,7 @@ impl Joiner {
             done: 0,
             owes: false,
             is_refused: false,
-            sent: [0; 2],
+            joined: Joined::default(),
             error: None,
         })
     }
@@ -81,9 +80,7 @@ impl Joiner {
     /// Counts what was sent. A pending error is forgotten, for it would be taken for one of the next packet's.
     pub fn tick(&mut self, counters: &PortCounters) {
         let _ = sys::take_socket_error(&self.socket);
-        let [joined, packets] = std::mem::take(&mut self.sent);
-        counters.tx_super.fetch_add(joined, Ordering::Relaxed);
-        counters.tx_in_super.fetch_add(packets, Ordering::Relaxed);
+        self.joined.count(counters);
     }
 
     /// Looks at so many packets of a batch from `start` on, as many as a plan takes at most; whether they are to be
@@ -93,7 +90,7 @@ impl Joiner {
             return true;
         }
         let must = self.owes();
-        if must {
+        if must && !self.may_join(count) {
             self.make(batch, start, count, fits);
         }
         must
@@ -101,11 +98,15 @@ impl Joiner {
 
     /// As [`Joiner::plan`] where nothing waits that could be overtaken: whether some are worth joining.
     pub fn joins(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) -> bool {
-        if count < usize::from(LEAST) || self.is_refused {
+        if !self.may_join(count) {
             return false;
         }
         self.make(batch, start, count, fits);
         self.plan.longest >= LEAST
+    }
+
+    fn may_join(&self, count: usize) -> bool {
+        count >= usize::from(LEAST) && !self.is_refused
     }
 
     fn make(&mut self, batch: &TxBatch<'_>, start: usize, count: usize, fits: impl Fn(Bytes<'_>) -> bool) {
@@ -132,14 +133,8 @@ impl Joiner {
             let result = unsafe { self.outgoing.messages.send(&self.socket, self.done) };
             match result.as_ref().map_err(io::Error::raw_os_error) {
                 Ok(count) => {
-                    for message in &self.outgoing.ready[self.done..self.done + count] {
-                        sent.packets += usize::from(message.packets);
-                        sent.bytes += u64::from(message.bytes);
-                        if message.packets > 1 {
-                            self.sent[0] += 1;
-                            self.sent[1] += u64::from(message.packets);
-                        }
-                    }
+                    let messages = &self.outgoing.ready[self.done..self.done + count];
+                    messages.iter().for_each(|message| self.joined.note(message, sent));
                     self.done += count;
                     self.owes = true;
                 }

@@ -108,11 +108,7 @@ impl Tc {
             && let Some(joiner) = self.joiner.take()
         {
             // The kernel may not know such super-packets.
-            let mut rest = joiner.rest().map(|number| start + number).peekable();
-            while rest.peek().is_some() {
-                self.send_some(batch, &mut rest.by_ref().take(WINDOW), sent);
-            }
-            drop(rest);
+            self.send_some(batch, &mut joiner.rest().map(|number| start + number), sent);
             self.joiner = Some(joiner);
         }
         true
@@ -208,8 +204,7 @@ impl Tc {
 
 /// The socket for super-packets to an interface. Where there is none they leave one by one.
 fn joiner(gso: Gso, index: i32) -> Option<Joiner> {
-    // Older kernels do not know those of UDP.
-    (gso != Gso::Off).then(|| Joiner::open(index, sys::is_linux_from(6, 2)).ok()).flatten()
+    (gso != Gso::Off).then(|| Joiner::open(index, gso::knows_udp()).ok()).flatten()
 }
 
 /// A socket that sends by an interface.
