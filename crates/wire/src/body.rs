@@ -86,6 +86,11 @@ impl Body {
         Body { state, left: u64::MAX }
     }
 
+    /// Without a byte, or behind the last one.
+    pub fn empty() -> Body {
+        Body::new(Framing::Length(0))
+    }
+
     /// With so many bytes at most: 413 where it has more (RFC 9110 section 15.5.14).
     pub fn limited(framing: Framing, most: u64) -> Result<Body, Refused> {
         match framing {

@@ -67,6 +67,50 @@ fn clients_follow_each_other_at_traffic_control() {
     clients_follow_each_other("tc");
 }
 
+/// Behind the first request of a connection to a server, responses with plain heads need no controller, which knows of
+/// them all the same.
+fn responses_pass_by_themselves(driver: &str) {
+    const REQUESTS: usize = 60;
+    let splice = Splice::start(driver, &[SELDOM], None);
+    let _servers = servers(&splice);
+    wait_until_up(&splice);
+    for (address, version) in [(VIRTUAL, "4"), (VIRTUAL6, "6")] {
+        let complete = splice.metric("service_requests", &["complete"]);
+        let mut client = Client::connect(&splice.client, address).unwrap();
+        let mut bytes = 0;
+        for number in 0..REQUESTS {
+            let size = [20, 300, 9000, 200_000][number % 4];
+            let response = client.get(&format!("/bytes/{size}")).unwrap();
+            assert_eq!((response.status, response.body), (200, pattern(size)), "{driver} {address} {number}");
+            bytes += size as u64;
+        }
+        let counters = splice.counters();
+        let passed = counters["channels"][format!("answers{version}.output")].as_u64().unwrap();
+        assert!(passed >= REQUESTS as u64 / 2, "{driver} {address}: {passed} of {REQUESTS}: {counters}");
+        drop(client);
+        splice.wait("some requests are not counted", |splice| {
+            splice.metric("service_requests", &["complete"]) == complete + REQUESTS as u64
+        });
+        assert!(splice.metric("service_bytes", &["down"]) >= bytes);
+    }
+    splice.stop();
+}
+
+#[test]
+fn responses_pass_by_themselves_on_workers() {
+    responses_pass_by_themselves("afpacket");
+}
+
+#[test]
+fn responses_pass_by_themselves_in_the_kernel() {
+    responses_pass_by_themselves("xdp");
+}
+
+#[test]
+fn responses_pass_by_themselves_at_traffic_control() {
+    responses_pass_by_themselves("tc");
+}
+
 /// What a client says of its own connection is none of the server's, which stays for the next one.
 fn clients_ask_for_the_end(driver: &str) {
     let splice = Splice::start(driver, &[SELDOM], None);

@@ -21,6 +21,7 @@ fn program() -> Vec<(&'static str, String)> {
         "errors.baker",
         "fragments.baker",
         "shared.baker",
+        "answers.baker",
         "slow_path.baker",
         "rewrite.baker",
         "splice.baker",

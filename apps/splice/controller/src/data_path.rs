@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub use routes::ways::Found;
 use wire::flow_key::FlowKey;
 
-use crate::tables::flow_entry::FlowEntry;
+use crate::tables::flow_entry::{FlowEntry, Mode};
 use crate::tables::local_addresses::LocalAddresses;
 
 /// The data path as the splicer sees it.
@@ -29,8 +29,8 @@ pub trait DataPath {
     /// Makes or replaces one. False where there is no room.
     fn set_entry(&mut self, key: &FlowKey, entry: &FlowEntry) -> bool;
 
-    /// Replaces one that was read a moment ago; a FIN or a reset that has passed since is not forgotten. False where
-    /// there is no room.
+    /// Replaces one that was read a moment ago; a FIN, a reset or the head of a response that has passed since is not
+    /// forgotten. False where there is no room.
     fn update_entry(&mut self, key: &FlowKey, entry: &FlowEntry) -> bool;
     /// Removes one, where it is there.
     fn remove_entry(&mut self, key: &FlowKey);
@@ -58,10 +58,23 @@ pub trait DataPath {
 pub trait FlowReader {
     /// The flow entry of segments with this key.
     fn read_entry(&mut self, key: &FlowKey) -> Option<FlowEntry>;
+
+    /// Ends [`Mode::Awaiting`] of a flow entry: what it is then. From then on the data path reads no head by itself, so
+    /// that what the entry says of one is certain.
+    fn end_awaiting(&mut self, key: &FlowKey) -> Option<FlowEntry>;
 }
 
 impl<P: DataPath> FlowReader for P {
     fn read_entry(&mut self, key: &FlowKey) -> Option<FlowEntry> {
+        self.entry(key)
+    }
+
+    fn end_awaiting(&mut self, key: &FlowKey) -> Option<FlowEntry> {
+        let entry = self.entry(key)?;
+        if entry.mode != Mode::Awaiting {
+            return Some(entry);
+        }
+        self.update_entry(key, &FlowEntry { mode: Mode::Held, framing: 0, ..entry });
         self.entry(key)
     }
 }

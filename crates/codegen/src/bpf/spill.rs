@@ -59,26 +59,44 @@ fn counted(body: &Body) -> BTreeSet<Value> {
     let mut stays: BTreeSet<Value> = BTreeSet::new();
     let insts = || body.blocks.iter().flat_map(|block| &block.insts);
     stays.extend(insts().filter(|inst| matches!(inst.op, Op::Has { .. })).filter_map(|inst| inst.result));
-    for inside in Cfg::new(body).loops() {
-        for block in &inside {
-            if let Terminator::Branch(condition, then, other) = &body.blocks[block.0 as usize].term
-                && inside.contains(&then.block) != inside.contains(&other.block)
-            {
-                stays.insert(*condition);
-            }
-        }
-    }
-    // What these come from.
     let (definitions, passed) = (Definitions::new(body), Passed::new(body));
+    // What a value comes from.
+    let sources = |value: Value| match definitions.op(value) {
+        Some(Op::Bin(_, a, b) | Op::Cmp(_, a, b)) => vec![*a, *b],
+        Some(Op::Select(condition, a, b)) => vec![*condition, *a, *b],
+        Some(Op::Cast(_, a)) => vec![*a],
+        _ => passed.to(value).to_vec(),
+    };
+    for inside in Cfg::new(body).loops() {
+        let leaves = inside.iter().filter_map(|block| match &body.blocks[block.0 as usize].term {
+            Terminator::Branch(condition, then, other) => {
+                (inside.contains(&then.block) != inside.contains(&other.block)).then_some(*condition)
+            }
+            _ => None,
+        });
+        let leaves: Vec<Value> = leaves.collect();
+        // A loop that ends by its counter may be left for other reasons, too, of which nothing must be known.
+        let is_number = |value: Value| matches!(definitions.op(value), Some(Op::Const(_)));
+        let counts = |condition: &Value| all_of(*condition, sources, is_number);
+        let counting: Vec<Value> = leaves.iter().copied().filter(counts).collect();
+        stays.extend(if counting.is_empty() { leaves } else { counting });
+    }
     let mut work: Vec<Value> = stays.iter().copied().collect();
     while let Some(value) = work.pop() {
-        let from = match definitions.op(value) {
-            Some(Op::Bin(_, a, b) | Op::Cmp(_, a, b)) => vec![*a, *b],
-            Some(Op::Select(condition, a, b)) => vec![*condition, *a, *b],
-            Some(Op::Cast(_, a)) => vec![*a],
-            _ => passed.to(value).to_vec(),
-        };
-        work.extend(from.into_iter().filter(|value| stays.insert(*value)));
+        work.extend(sources(value).into_iter().filter(|value| stays.insert(*value)));
     }
     stays
+}
+
+/// Whether all that a value comes from in the end are `numbers`.
+fn all_of(value: Value, sources: impl Fn(Value) -> Vec<Value>, is_number: impl Fn(Value) -> bool) -> bool {
+    let (mut seen, mut work) = (BTreeSet::from([value]), vec![value]);
+    while let Some(value) = work.pop() {
+        let from = sources(value);
+        if from.is_empty() && !is_number(value) {
+            return false;
+        }
+        work.extend(from.into_iter().filter(|value| seen.insert(*value)));
+    }
+    true
 }

@@ -5,6 +5,7 @@
 //! against the standard library's SipHash-2-4.
 
 mod arrays;
+mod http;
 mod keeping;
 mod lengths;
 mod sums;

@@ -206,5 +206,8 @@ fn mode_of(mode: Mode) -> &'static str {
         Mode::Open => "open",
         Mode::Closing => "closing",
         Mode::Finishing => "finishing",
+        Mode::Awaiting => "awaiting",
+        Mode::Answered => "answered",
+        Mode::Acknowledging => "acknowledging",
     }
 }

@@ -64,13 +64,18 @@ impl Client {
 
     /// The response has passed: nothing of the exchange is unknown any more.
     pub fn complete_exchange(&mut self, u: &mut Upstream, cx: &mut Context) {
+        self.complete_exchange_at(cx.now, u, cx);
+    }
+
+    /// The same, at a time.
+    pub fn complete_exchange_at(&mut self, time: u64, u: &mut Upstream, cx: &mut Context) {
         if !self.requests.is_done() {
             // The server did not wait for all of it.
             self.count_exchange(Some(u), cx);
         }
         let asked = self.requests.is_done().then(|| self.requests.limit());
         self.count(Some(u.response_end()), asked, Some(u));
-        self.end_exchange(Ending::Complete, cx.now, cx);
+        self.end_exchange(Ending::Complete, time, cx);
     }
 
     /// Looks whether the exchange has ended meanwhile. `ended` is that of the client's and of the server's entry,

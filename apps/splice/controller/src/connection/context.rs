@@ -69,6 +69,12 @@ impl<'c> Context<'c> {
         found
     }
 
+    /// Has the data path read no head of a response any more: the flow entry of the server's segments as it is then. To
+    /// be called before anything about that entry is pushed.
+    pub fn end_awaiting(&mut self, key: &FlowKey) -> Option<FlowEntry> {
+        self.flows.end_awaiting(key)
+    }
+
     /// The time as flow entries have it.
     pub fn seconds(&self) -> u32 {
         second(self.now)

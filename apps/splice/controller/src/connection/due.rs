@@ -84,7 +84,8 @@ impl Joined {
         let server = cx.entry(&u.conn.peer.key)?;
         let done = cl.requests.is_done() && u.conn.responses.is_done() && u.has_all();
         let has_it = !before(client.acked, u.response_end());
-        (done && has_it && client.mode == Mode::Limited && client.ended == 0).then(|| client.seen.max(server.seen))
+        let between = matches!(client.mode, Mode::Limited | Mode::Acknowledging) && client.ended == 0;
+        (done && has_it && between).then(|| client.seen.max(server.seen))
     }
 
     /// The server does not take the request, or does not answer it.

@@ -23,6 +23,9 @@ pub enum Phase {
 impl Upstream {
     /// The modes of both entries, the client's first.
     fn modes(&self, cl: &Client, is_serving: bool) -> [Mode; 2] {
+        if self.awaits {
+            return [Mode::Acknowledging, Mode::Awaiting];
+        }
         let responses = &self.conn.responses;
         let tunnel = self.response.is_some_and(|response| response.status == 101);
         // A FIN that is not for the client must not pass when it comes again.
@@ -110,6 +113,9 @@ impl Upstream {
             client.limit = self.response_end();
         }
         self.note(&mut server, cl.persistence.closes());
+        if server_mode == Mode::Awaiting {
+            server.framing = self.kept.end().wrapping_add(self.offsets.shift).into();
+        }
         // Mostly nothing has changed but what the data path notes itself.
         let written = Some([&client, &server].map(|entry| (entry.mode, entry.limit, entry.framing, entry.facts)));
         if self.written == written {

@@ -7,7 +7,8 @@ use wire::seq::before;
 use super::client::{Client, Progress};
 use super::stream::Stream;
 use super::upstream::Upstream;
-use crate::tables::flow_entry::FlowEntry;
+use crate::tables::answered::{BEGUN, RESPONSE};
+use crate::tables::flow_entry::{FlowEntry, Mode};
 
 /// Bits of [`FlowEntry::facts`] of either side.
 const LOST: u16 = 1 << 15;
@@ -21,10 +22,8 @@ const HEAD: u16 = 1 << 8;
 const ASKING: u16 = 1 << 9;
 const DONE: u16 = 1 << 10;
 const CLOSES: u16 = 1 << 11;
-/// Of the server's.
-const RESPONSE: u16 = 1 << 4;
+/// Of the server's, beside those of [`answered`](crate::tables::answered).
 const TUNNEL: u16 = 1 << 5;
-const BEGUN: u16 = 1 << 6;
 const ENDED: u16 = 1 << 7;
 
 /// The sizes of segments that a SYN cookie can keep (`tcp_cookie_mss` of `lib/tcp/cookie`), and so all that there are.
@@ -80,9 +79,14 @@ fn bits(all: &[(bool, u16)]) -> u16 {
     all.iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
 }
 
+/// The body of a response whose head has been read, by the data path too.
+pub fn response_body(entry: &FlowEntry) -> Option<Body> {
+    if entry.mode == Mode::Answered { Some(Body::empty()) } else { Body::of_word(entry.framing) }
+}
+
 /// What [`Upstream::note`] has made the limit of.
 pub fn response_limit(entry: &FlowEntry, closes: bool) -> u32 {
-    let is_done = Body::of_word(entry.framing).is_some_and(|body| body.next() == Next::End);
+    let is_done = response_body(entry).is_some_and(|body| body.next() == Next::End);
     entry.limit.wrapping_add((closes && is_done).into())
 }
 

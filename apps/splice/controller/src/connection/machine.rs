@@ -28,7 +28,10 @@ impl Connection {
 }
 
 impl State {
-    fn after(self, event: Event, cl: &mut Client, cx: &mut Context) -> State {
+    fn after(mut self, event: Event, cl: &mut Client, cx: &mut Context) -> State {
+        if let State::Joined(own) = &mut self {
+            own.catch_up(cl, cx);
+        }
         match event {
             Event::Client(segment) => self.on_client(segment, cl, cx),
             Event::Server(segment) => self.on_server(segment, cl, cx),

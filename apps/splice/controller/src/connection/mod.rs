@@ -63,6 +63,7 @@
 //! | `state`, `machine` | the states; which of them handles what |
 //! | `reading`, `choosing`, `serving` | the states up to `Joined`, and the ways out of it |
 //! | `client_side`, `server_side` | segments of both sides |
+//! | `awaiting` | responses whose heads the data path reads |
 //! | `close`, `due`, `answering` | `Connection: close`, timers, own answers |
 //!
 //! Imports run one way, from the bottom of the table to its top.
@@ -70,6 +71,7 @@
 mod account;
 mod acks;
 mod answering;
+mod awaiting;
 mod choosing;
 pub mod client;
 mod client_side;

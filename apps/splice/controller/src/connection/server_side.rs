@@ -293,7 +293,8 @@ impl Joined {
         let (answered, end) = (self.upstream.conn.responses.is_done(), self.upstream.response_end());
         cl.hear(cx);
         self.upstream.hear(cx);
-        let both_open = cx.entry(&cl.key).is_some_and(|entry| entry.mode == Mode::Limited && entry.ended == 0);
+        let open = [Mode::Limited, Mode::Acknowledging];
+        let both_open = cx.entry(&cl.key).is_some_and(|entry| open.contains(&entry.mode) && entry.ended == 0);
         let done = answered && cl.is_delivered(&self.upstream) && !before(cl.acked, end);
         if !done || !both_open || !cl.persistence.keeps_alive() {
             return self.into_leftover().kill(cl, cx);

@@ -53,6 +53,7 @@ impl Joined {
         }
         u.private |= pending.request.private;
         (u.kept.since, u.kept.resend, u.kept.backoff) = (cx.now, cx.now + RESEND, RESEND);
+        u.awaits = u.may_await(pending.is_head(), cl);
         let mut own = Joined { pending, upstream: u, deadline: cx.now + cx.timeouts().response };
         own.update_entries(cl, cx);
         own.upstream.send_kept(cl, cx);

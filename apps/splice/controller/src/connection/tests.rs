@@ -39,6 +39,14 @@ impl FlowReader for Entries {
     fn read_entry(&mut self, key: &FlowKey) -> Option<FlowEntry> {
         self.0.get(key).cloned()
     }
+
+    fn end_awaiting(&mut self, key: &FlowKey) -> Option<FlowEntry> {
+        let entry = self.0.get_mut(key)?;
+        if entry.mode == Mode::Awaiting {
+            (entry.mode, entry.framing) = (Mode::Held, 0);
+        }
+        Some(entry.clone())
+    }
 }
 
 fn address(last: u16) -> Ipv6Addr {

@@ -143,6 +143,8 @@ pub struct Upstream {
     pub used: bool,
     /// Whether a request or response has authenticated the connection: it is no other client's then.
     pub private: bool,
+    /// Whether the data path may read the head of the response: see [`awaiting`](super::awaiting).
+    pub awaits: bool,
     /// Both flow entries as they were written last, the client's first.
     pub written: Option<[Written; 2]>,
 }
@@ -162,6 +164,7 @@ impl Upstream {
             passed,
             used: false,
             private: false,
+            awaits: false,
             written: None,
         }
     }
@@ -172,6 +175,7 @@ impl Upstream {
         (self.acked, self.sent, self.begun, self.response, self.written) = (start, start, false, None, None);
         self.conn.responses.body = None;
         self.passed = self.conn.responses.limit();
+        self.awaits = false;
     }
 
     /// Bytes of the client's stream are for no server: its sequence numbers mean others of the server's from here on.

@@ -23,12 +23,12 @@ use crate::connection::clock::{AHEAD_UNSEEN, ClientClock};
 use crate::connection::effect::Metric;
 use crate::connection::event::Event;
 use crate::connection::exchange::Account;
-use crate::connection::facts::{ClientFacts, ServerFacts, response_limit};
+use crate::connection::facts::{ClientFacts, ServerFacts, response_body, response_limit};
 use crate::connection::serving::passthrough;
 use crate::connection::state::{Connection, Joined, Pending, Reading, Resetting, State};
 use crate::connection::stream::Stream;
 use crate::connection::upstream::{HEAD, Hop, Offered, Offsets, Peer, ServerConn, Upstream};
-use crate::data_path::{DataPath, MARGIN};
+use crate::data_path::{DataPath, FlowReader, MARGIN};
 use crate::tables::flow_entry::{FlowEntry, Mode, are_over, second};
 
 /// Lines about connections that can't be taken up; their number follows.
@@ -61,9 +61,11 @@ impl<P: DataPath> Splicer<P> {
             let Some(client) = entries.remove(&key) else { continue };
             let back = client.to.reversed();
             let joined = back != key;
-            let server = if joined { entries.get(&back).filter(|own| own.to == key.reversed()).cloned() } else { None };
-            if server.is_some() {
+            let mut server = None;
+            if joined && entries.get(&back).is_some_and(|own| own.to == key.reversed()) {
                 entries.remove(&back);
+                // What the data path has read by now is all that it reads.
+                server = self.path.end_awaiting(&back);
             }
             if are_over([client.ended, server.as_ref().map_or(0, |own| own.ended)]) {
                 // Both are done with it: the data path sees to the rest.
@@ -89,7 +91,14 @@ impl<P: DataPath> Splicer<P> {
         joined: bool,
         restored: &mut Restored,
     ) {
-        let Some(facts) = ClientFacts::of(entry) else { return };
+        let Some(mut facts) = ClientFacts::of(entry) else { return };
+        let mut entry = entry.clone();
+        if let Some((_, own)) = server.filter(|(_, own)| own.mode == Mode::Answered && facts.asking) {
+            // The server has all of the request, which nobody has noted here.
+            facts = ClientFacts { asking: false, is_head: false, lost: false, ..facts };
+            (entry.limit, entry.framing) = (own.acked.wrapping_sub(entry.seq), Body::empty().word());
+        }
+        let entry = &entry;
         let settings = self.cluster.settings.clone();
         let upstream = server.and_then(|(back, own)| self.restore_upstream(entry, back, own));
         // A server that is not in the configuration any more: both sides go on to the end without the controller.
@@ -188,7 +197,7 @@ impl<P: DataPath> Splicer<P> {
         let client_facts = ClientFacts::of(client)?;
         let limit = response_limit(entry, client_facts.closes);
         let mut responses = Stream::new(limit, HEAD);
-        responses.body = Body::of_word(entry.framing);
+        responses.body = response_body(entry);
         responses.bytes.insert(limit, &[], facts.ended);
         let server_mss = self.cluster.servers[server].learned.and_then(|own| own.mss).unwrap_or(536);
         let peer = Peer {

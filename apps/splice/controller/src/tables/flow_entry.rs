@@ -17,6 +17,12 @@ pub enum Mode {
     Closing,
     /// Those that do nothing but acknowledge less than the flow entry's limit pass.
     Finishing,
+    /// All go to the controller but a response that begins at the limit and whose head is plain: the data path reads it.
+    Awaiting,
+    /// As limited, by such a head: see [`answered`](super::answered).
+    Answered,
+    /// Those that do nothing but acknowledge pass.
+    Acknowledging,
 }
 
 /// The flow entry of one direction. Sequence numbers are those of this direction's sender, before they are changed.
@@ -53,7 +59,8 @@ pub struct FlowEntry {
     pub edge: u32,
     /// Second of the last segment.
     pub seen: u32,
-    /// What the controller knows of the message that passes, from `limit` on, and of the connection: see `note`.
+    /// What the controller knows of the message that passes, from `limit` on, and of the connection: see `note`. With
+    /// [`Mode::Awaiting`] the acknowledgement of the whole request, with [`Mode::Answered`] what was read.
     pub framing: u64,
     /// See `framing`.
     pub facts: u16,
@@ -79,6 +86,7 @@ impl FlowEntry {
             if before.mode != Mode::Held {
                 (self.acked, self.edge) = (before.acked, before.edge);
             }
+            return self.keep_answer(before);
         }
         self
     }

@@ -143,7 +143,16 @@ fn leads_on(flow_key: &FlowKey, flow: &FlowEntry) -> bool {
 }
 
 /// By number, as `mode_t` has them.
-const MODES: [Mode; 5] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing, Mode::Finishing];
+const MODES: [Mode; 8] = [
+    Mode::Held,
+    Mode::Limited,
+    Mode::Open,
+    Mode::Closing,
+    Mode::Finishing,
+    Mode::Awaiting,
+    Mode::Answered,
+    Mode::Acknowledging,
+];
 
 /// The program's tables of flow entries (`spliced.flows`) and of next hops (`spliced.next_hops`).
 pub trait Tables {
@@ -200,22 +209,26 @@ impl<T: Tables> FlowTable<T> {
         self.exchange(flow_key, flow).is_ok()
     }
 
-    /// As [`FlowTable::set`], with the bits of what had ended it by then.
-    fn exchange(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> Result<u8, TableError> {
+    /// As [`FlowTable::set`], with what it was by then.
+    fn exchange(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> Result<Option<FlowEntry>, TableError> {
         let keeps_source = !leads_on(flow_key, flow) || flow.to.src == flow_key.src;
         let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { flow.to.src };
         let next_hop = NextHop { src, mac: flow.dst_mac, port: flow.port };
         let number = self.next_hops.number(&next_hop).or_else(|| self.add(next_hop)).ok_or(TableError::Full)?;
         let before = self.tables.set_entry(flow_key, &Packed::of(flow_key, flow, number))?;
-        Ok(before.map_or(0, |before| before.ended()))
+        Ok(before.map(|before| self.unpacked(flow_key, &before)))
     }
 
-    /// Replaces one that was read a moment ago. A FIN or a reset that has passed since is not forgotten: packets note
-    /// it in the flow entry that they have found. False where there is no room.
+    /// Replaces one that was read a moment ago. What has passed since is not forgotten: a FIN or a reset, and a response
+    /// whose head was read. Packets note that in the flow entry that they have found. False where there is no room.
     pub fn update(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
-        let Ok(ended) = self.exchange(flow_key, flow) else { return false };
-        let late = ended & !flow.ended;
-        late == 0 || self.update(flow_key, &FlowEntry { ended: flow.ended | late, ..flow.clone() })
+        let before = match self.exchange(flow_key, flow) {
+            Ok(Some(before)) if before.to == flow.to => before,
+            Ok(_) => return true,
+            Err(_) => return false,
+        };
+        let late = FlowEntry { ended: flow.ended | before.ended, ..flow.clone().keep_answer(&before) };
+        late == *flow || self.update(flow_key, &late)
     }
 
     /// Removes one, where it is there.
