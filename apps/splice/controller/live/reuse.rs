@@ -85,7 +85,7 @@ fn responses_pass_by_themselves(driver: &str) {
             bytes += size as u64;
         }
         let counters = splice.counters();
-        let passed = counters["channels"][format!("answers{version}.output")].as_u64().unwrap();
+        let passed = counters["channels"][format!("heads{version}.output")].as_u64().unwrap();
         assert!(passed >= REQUESTS as u64 / 2, "{driver} {address}: {passed} of {REQUESTS}: {counters}");
         drop(client);
         splice.wait("some requests are not counted", |splice| {

@@ -21,7 +21,7 @@ fn program() -> Vec<(&'static str, String)> {
         "errors.baker",
         "fragments.baker",
         "shared.baker",
-        "answers.baker",
+        "heads.baker",
         "slow_path.baker",
         "rewrite.baker",
         "splice.baker",

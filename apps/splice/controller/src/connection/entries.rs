@@ -4,6 +4,7 @@ use super::client::{Client, Progress};
 use super::context::Context;
 use super::effect::Effect;
 use super::upstream::Upstream;
+use crate::tables::answered::CLOSES;
 use crate::tables::flow_entry::{FlowEntry, Mode};
 
 /// What the entries depend on beside both sides.
@@ -115,6 +116,7 @@ impl Upstream {
         self.note(&mut server, cl.persistence.closes());
         if server_mode == Mode::Awaiting {
             server.framing = self.kept.end().wrapping_add(self.offsets.shift).into();
+            server.facts |= if cl.persistence.closes() { CLOSES } else { 0 };
         }
         // Mostly nothing has changed but what the data path notes itself.
         let written = Some([&client, &server].map(|entry| (entry.mode, entry.limit, entry.framing, entry.facts)));

@@ -1,4 +1,4 @@
-//! Responses whose heads the data path has read by itself: what a flow entry says of them (`answers` of the program).
+//! Responses whose heads the data path has read by itself: what a flow entry says of them (`heads` of the program).
 
 use crate::tables::flow_entry::{FlowEntry, Mode};
 
@@ -7,6 +7,8 @@ use crate::tables::flow_entry::{FlowEntry, Mode};
 pub const RESPONSE: u16 = 1 << 4;
 /// A byte of it has been passed on.
 pub const BEGUN: u16 = 1 << 6;
+/// Tells the data path that Millrace closes the client's connection behind the response.
+pub const CLOSES: u16 = 1 << 8;
 
 /// The bits of a time, in units of [`UNIT`].
 const TIME: u32 = 38;
