@@ -26,6 +26,7 @@ mod run;
 mod service;
 mod sim;
 mod tap;
+mod top;
 mod twice;
 
 #[path = "../support/exposition.rs"]
@@ -44,6 +45,8 @@ mod process;
 mod random;
 #[path = "../support/report.rs"]
 mod report;
+#[path = "../support/screen.rs"]
+mod screen;
 
 /// `examples/patch.baker`.
 const PATCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/patch.baker");

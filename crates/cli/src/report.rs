@@ -172,6 +172,16 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// Time since a start: `3 s`, `2 h 05 min`, `4 d 03 h`.
+pub fn uptime(milliseconds: u64) -> String {
+    match Duration::from_millis(milliseconds).as_secs() {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min {:02} s", s / 60, s % 60),
+        s @ 3600..86400 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+        s => format!("{} d {:02} h", s / 86400, s / 3600 % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +216,13 @@ mod tests {
             vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]],
         );
         assert_eq!(out, "  a           packets\n  long name         1\n  b          12345678\n");
+    }
+
+    #[test]
+    fn uptimes() {
+        assert_eq!(uptime(999), "0 s");
+        assert_eq!(uptime(61_000), "1 min 01 s");
+        assert_eq!(uptime(7_500_000), "2 h 05 min");
+        assert_eq!(uptime(356_400_000), "4 d 03 h");
     }
 }

@@ -48,6 +48,8 @@ enum Command {
     Run(commands::run::Args),
     /// Show what runs
     Status(commands::status::Args),
+    /// Watch a running instance: rates, drops, tables, controllers
+    Top(commands::top::Args),
     /// Read and change the tables of a running instance
     Table(commands::table::Args),
     /// Show all counters of a running instance
@@ -111,6 +113,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Sim(args) => commands::sim::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
         Command::Table(args) => commands::table::run(&args),
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::counters::drops(&args),

@@ -23,5 +23,6 @@ pub mod status;
 pub mod stop;
 pub mod table;
 pub mod test;
+pub mod top;
 mod trace;
 mod watch;
