@@ -28,6 +28,7 @@ mod sim;
 mod tap;
 mod top;
 mod twice;
+mod watch;
 
 #[path = "../support/exposition.rs"]
 mod exposition;

@@ -55,7 +55,7 @@ enum Command {
     /// Show all counters of a running instance
     Counters(commands::counters::Args),
     /// Show the packets that a running instance has dropped, by reason
-    Drops(commands::counters::Args),
+    Drops(commands::drops::Args),
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
@@ -116,7 +116,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Top(args) => commands::top::run(&args),
         Command::Table(args) => commands::table::run(&args),
         Command::Counters(args) => commands::counters::counters(&args),
-        Command::Drops(args) => commands::counters::drops(&args),
+        Command::Drops(args) => commands::drops::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Reload(args) => commands::reload::run(&args),

@@ -1,5 +1,6 @@
 //! Rates: differences of counters over the time between two looks.
 
+use cli::report::per_second;
 use control::socket::Counters;
 
 use crate::look::Look;
@@ -25,7 +26,7 @@ impl<'l> Span<'l> {
         let before = self.before?;
         let seconds = (self.now.at - before.at).as_secs_f64();
         let (new, old) = (count(&self.now.counters)?, count(&before.counters).unwrap_or(0));
-        Some(new.checked_sub(old).unwrap_or(new) as f64 / seconds)
+        Some(per_second(new, old, seconds))
     }
 
     /// The same for what the status has of a controller.
@@ -33,7 +34,7 @@ impl<'l> Span<'l> {
         let before = self.before?;
         let wakes = |look: &Look| look.status.controllers.get(controller).map(|own| own.wakes);
         let (new, old) = (wakes(self.now)?, wakes(before).unwrap_or(0));
-        Some(new.checked_sub(old).unwrap_or(new) as f64 / (self.now.at - before.at).as_secs_f64())
+        Some(per_second(new, old, (self.now.at - before.at).as_secs_f64()))
     }
 }
 

@@ -4,6 +4,7 @@ pub mod check;
 pub mod completions;
 pub mod counters;
 pub mod demo;
+pub mod drops;
 pub mod emit;
 mod engine;
 pub mod explain;

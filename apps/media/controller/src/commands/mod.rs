@@ -3,7 +3,6 @@
 use cli::Command;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
-use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
@@ -108,7 +107,7 @@ fn list<T: DeserializeOwned + Serialize>(
         }
         let mut out = String::new();
         table(&mut out, header, all.iter().flat_map(&rows).collect());
-        print(format_args!("{out}"));
+        watch.text(&out);
         Ok(())
     })
 }

@@ -2,7 +2,6 @@
 
 use cli::failure::Failure;
 use cli::linked::Subcommand;
-use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
@@ -82,7 +81,7 @@ impl Subcommand for Args {
             let listed = list(self)?;
             match self.remote.json {
                 true => self.watch.json(&listed)?,
-                false => print(format_args!("{}", shown(&listed))),
+                false => self.watch.text(&shown(&listed)),
             }
             Ok(())
         })
