@@ -1,6 +1,7 @@
 //! `millrace media`: what a running proxy does.
 
 use cli::Command;
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
 use cli::remote::{Remote, print_json};
@@ -15,6 +16,7 @@ use crate::admin::queries::Kill;
 use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
 
 mod cache;
+mod examples;
 mod export;
 mod origins;
 mod peers;
@@ -65,6 +67,7 @@ struct One {
 impl Subcommand for Args {
     const NAME: &'static str = "media";
     const ABOUT: &'static str = "Show what a running media proxy does, end sessions, drain origins";
+    const EXAMPLES: &'static [Examples] = examples::EXAMPLES;
 
     fn run(&self) -> Result<(), Failure> {
         match &self.action {
