@@ -22,6 +22,7 @@ mod pins;
 mod profile;
 mod reload;
 mod replay;
+mod report_archive;
 mod run;
 mod service;
 mod sim;

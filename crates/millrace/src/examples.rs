@@ -79,6 +79,7 @@ pub const ALL: &[Examples] = &[
             "millrace metrics --openmetrics > millrace.prom",
         ],
     ),
+    of("report", &["millrace report", "millrace report --instance edge edge.tar.gz"]),
     of("reload", &["millrace reload", "millrace reload --instance edge"]),
     of("stop", &["millrace stop", "millrace stop --instance edge"]),
     of(

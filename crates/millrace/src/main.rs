@@ -61,6 +61,8 @@ enum Command {
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
     Metrics(commands::metrics::Args),
+    /// Collect all that a report of a mistake needs into one archive, without secrets
+    Report(commands::report::Args),
     /// Have a running instance read its program and configuration again and put them in force
     Reload(commands::reload::Args),
     /// End a running instance
@@ -120,6 +122,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Drops(args) => commands::drops::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

@@ -17,6 +17,7 @@ pub mod metrics;
 mod packets;
 pub mod reload;
 pub mod replay;
+pub mod report;
 pub mod run;
 pub mod sim;
 mod stages;
