@@ -73,7 +73,7 @@ fn a_report_has_all_but_secrets() {
         ("edge/counters.json", "\"viewers\""),
         ("edge/tables.json", "\"capacity\""),
         ("edge/queries.json", "\"streams\""),
-        ("edge/metrics.txt", "millrace_port_received_packets_total"),
+        ("edge/metrics.txt", "millrace_instance_info"),
         ("edge/configuration.toml", "10.0.2.11:8554/door"),
         ("edge/program.txt", "media.baker"),
         ("edge/process_status.txt", &format!("Pid:\t{}", media.id())),
