@@ -22,11 +22,14 @@ mod pins;
 mod profile;
 mod reload;
 mod replay;
+mod report_archive;
 mod run;
 mod service;
 mod sim;
 mod tap;
+mod top;
 mod twice;
+mod watch;
 
 #[path = "../support/exposition.rs"]
 mod exposition;
@@ -44,6 +47,8 @@ mod process;
 mod random;
 #[path = "../support/report.rs"]
 mod report;
+#[path = "../support/screen.rs"]
+mod screen;
 
 /// `examples/patch.baker`.
 const PATCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/patch.baker");

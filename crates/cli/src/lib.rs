@@ -8,11 +8,13 @@
 //! | [`output`] | standard output |
 //! | [`report`], [`metrics`] | counters and metrics as a person reads them |
 //! | [`remote`] | a running instance, asked |
+//! | [`examples`] | examples in the help of commands |
 //! | [`arguments`] | arguments of several subcommands |
 //! | [`watch`] | what is shown again and again |
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod examples;
 pub mod failure;
 pub mod linked;
 pub mod metrics;

@@ -7,6 +7,7 @@ use baker::ir::Program;
 use clap::ArgMatches;
 use control::applications::AnyApplication;
 
+use crate::examples::{self, Examples};
 use crate::failure::Failure;
 
 /// An application with what it brings to the command line.
@@ -54,6 +55,8 @@ pub trait Subcommand: clap::Args {
     const NAME: &'static str;
     /// What it does, in a line.
     const ABOUT: &'static str;
+    /// Examples of it, and of each command below it.
+    const EXAMPLES: &'static [Examples];
 
     /// Runs it.
     ///
@@ -67,6 +70,7 @@ pub trait Subcommand: clap::Args {
 pub struct Command {
     name: &'static str,
     about: &'static str,
+    examples: &'static [Examples],
     arguments: fn(clap::Command) -> clap::Command,
     run: fn(&ArgMatches) -> Result<(), Failure>,
 }
@@ -74,7 +78,7 @@ pub struct Command {
 impl Command {
     /// That of these arguments.
     pub const fn of<S: Subcommand>() -> Command {
-        Command { name: S::NAME, about: S::ABOUT, arguments: S::augment_args, run: run::<S> }
+        Command { name: S::NAME, about: S::ABOUT, examples: S::EXAMPLES, arguments: S::augment_args, run: run::<S> }
     }
 
     /// Its name.
@@ -82,9 +86,15 @@ impl Command {
         self.name
     }
 
+    /// Examples of it, and of those below it.
+    pub fn examples(&self) -> &'static [Examples] {
+        self.examples
+    }
+
     /// As the command line's parser has it.
     pub fn parser(&self) -> clap::Command {
-        (self.arguments)(clap::Command::new(self.name)).about(self.about).long_about(None)
+        let parser = (self.arguments)(clap::Command::new(self.name)).about(self.about).long_about(None);
+        examples::add(parser, self.name, self.examples)
     }
 
     /// Runs it with what the parser has found.

@@ -9,24 +9,59 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 use crate::say;
 
-/// Which instance to ask, and how to show the answer.
+/// Which instance is meant.
 #[derive(clap::Args)]
-pub struct Remote {
+pub struct Place {
     /// Name of the instance; not needed where only one is running
     #[arg(long, value_name = "NAME", conflicts_with = "socket")]
     instance: Option<String>,
     /// Socket of the instance, where it is not the one that its name says
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+}
+
+/// Which instance to ask, and how to show the answer.
+#[derive(clap::Args)]
+pub struct Remote {
+    #[command(flatten)]
+    place: Place,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
+impl Place {
+    /// Its socket.
+    ///
+    /// # Errors
+    /// None runs, or several do and none is named.
+    pub fn path(&self) -> Result<PathBuf, Failure> {
+        let path = match (&self.socket, &self.instance) {
+            (Some(path), _) => Ok(path.clone()),
+            (None, Some(name)) => SocketDirectory::of_user().socket(name),
+            (None, None) => SocketDirectory::of_user().only(),
+        };
+        path.map_err(no_place)
+    }
+
+    /// The sockets of the instance meant, or of all that run where none is named; there may be none.
+    ///
+    /// # Errors
+    /// The name is none, or the directory of sockets can't be read.
+    pub fn paths(&self) -> Result<Vec<PathBuf>, Failure> {
+        if self.instance.is_some() || self.socket.is_some() {
+            return Ok(vec![self.path()?]);
+        }
+        let directory = SocketDirectory::of_user();
+        let names = directory.running().map_err(no_place)?;
+        names.iter().map(|name| directory.socket(name).map_err(no_place)).collect()
+    }
+}
+
 impl Remote {
     /// Connects to the instance meant.
     pub fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.socket().map_err(no_place)?).map_err(failed)
+        Client::connect(&self.place.path()?).map_err(failed)
     }
 
     /// Asks a controller of the instance meant.
@@ -43,24 +78,11 @@ impl Remote {
 
     /// Connects to the instance meant, or to all that run where none is named.
     pub fn connect_all(&self) -> Result<Vec<Client>, Failure> {
-        if self.instance.is_some() || self.socket.is_some() {
-            return Ok(vec![self.connect()?]);
+        let paths = self.place.paths()?;
+        if paths.is_empty() {
+            return Err(no_place(SocketNameError::None(SocketDirectory::of_user().path().to_owned())));
         }
-        let directory = SocketDirectory::of_user();
-        let names = directory.running().map_err(no_place)?;
-        if names.is_empty() {
-            return Err(no_place(SocketNameError::None(directory.path().to_owned())));
-        }
-        let connect = |name: &String| Client::connect(&directory.socket(name).map_err(no_place)?).map_err(failed);
-        names.iter().map(connect).collect()
-    }
-
-    fn socket(&self) -> Result<PathBuf, SocketNameError> {
-        match (&self.socket, &self.instance) {
-            (Some(path), _) => Ok(path.clone()),
-            (None, Some(name)) => SocketDirectory::of_user().socket(name),
-            (None, None) => SocketDirectory::of_user().only(),
-        }
+        paths.iter().map(|path| Client::connect(path).map_err(failed)).collect()
     }
 }
 

@@ -74,6 +74,31 @@ pub fn drops(drops: &IndexMap<String, u64>) -> String {
     out.trim_start_matches('\n').to_owned()
 }
 
+/// The same with rates and shares, the most frequent first; `before` is what was counted so long ago.
+pub fn drop_rates(drops: &IndexMap<String, u64>, before: Option<(&IndexMap<String, u64>, Duration)>) -> String {
+    let sum: u64 = drops.values().sum();
+    let row = |name: &str, count: u64, old: fn(&IndexMap<String, u64>, &str) -> u64| {
+        let per_second = before.map(|(before, time)| rate(per_second(count, old(before, name), time.as_secs_f64())));
+        let share = format!("{:.1} %", count as f64 * 100.0 / sum.max(1) as f64);
+        vec![name.to_owned(), grouped(count), per_second.unwrap_or_else(|| "-".into()), share]
+    };
+    let mut counts: Vec<(&String, u64)> =
+        drops.iter().map(|(name, count)| (name, *count)).filter(|(_, count)| *count > 0).collect();
+    // Those that are as frequent stay in the program's order.
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let one = |before: &IndexMap<String, u64>, name: &str| before.get(name).copied().unwrap_or(0);
+    let mut rows: Vec<Vec<String>> = counts.into_iter().map(|(name, count)| row(name, count, one)).collect();
+    rows.push(row("all", sum, |before, _| before.values().sum()));
+    let mut out = String::new();
+    table(&mut out, &[DROPS[0], DROPS[1], "per second", "share"], rows);
+    out
+}
+
+/// How often something is counted per second. A counter that was higher before has begun anew since.
+pub fn per_second(now: u64, before: u64, seconds: f64) -> f64 {
+    now.checked_sub(before).unwrap_or(now) as f64 / seconds.max(1e-9)
+}
+
 /// What each port did.
 pub fn ports(ports: &IndexMap<String, PortState>) -> String {
     let mut out = String::new();
@@ -172,6 +197,16 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// Time since a start: `3 s`, `2 h 05 min`, `4 d 03 h`.
+pub fn uptime(milliseconds: u64) -> String {
+    match Duration::from_millis(milliseconds).as_secs() {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min {:02} s", s / 60, s % 60),
+        s @ 3600..86400 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+        s => format!("{} d {:02} h", s / 86400, s / 3600 % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +233,22 @@ mod tests {
     }
 
     #[test]
+    fn drops_with_rates_and_shares() {
+        let counts = |all: [u64; 3]| -> IndexMap<String, u64> {
+            ["few", "none", "many"].map(str::to_owned).into_iter().zip(all).collect()
+        };
+        let (before, now) = (counts([40, 0, 100]), counts([10, 0, 30_100]));
+        let expected = "  packets dropped, by reason  packets  per second    share\n\
+                        \x20 many                         30 100      15.0 k  100.0 %\n\
+                        \x20 few                              10           5    0.0 %\n\
+                        \x20 all                          30 110      15.0 k  100.0 %\n";
+        assert_eq!(drop_rates(&now, Some((&before, Duration::from_secs(2)))), expected);
+        let first = "  packets dropped, by reason  packets  per second  share\n\
+                        \x20 all                               0           -  0.0 %\n";
+        assert_eq!(drop_rates(&counts([0; 3]), None), first);
+    }
+
+    #[test]
     fn columns_line_up() {
         let mut out = String::new();
         table(
@@ -206,5 +257,13 @@ mod tests {
             vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]],
         );
         assert_eq!(out, "  a           packets\n  long name         1\n  b          12345678\n");
+    }
+
+    #[test]
+    fn uptimes() {
+        assert_eq!(uptime(999), "0 s");
+        assert_eq!(uptime(61_000), "1 min 01 s");
+        assert_eq!(uptime(7_500_000), "2 h 05 min");
+        assert_eq!(uptime(356_400_000), "4 d 03 h");
     }
 }

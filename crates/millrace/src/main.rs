@@ -7,6 +7,7 @@
 mod apps;
 mod commands;
 mod compiled;
+mod examples;
 mod logs;
 mod supervisor;
 
@@ -48,16 +49,20 @@ enum Command {
     Run(commands::run::Args),
     /// Show what runs
     Status(commands::status::Args),
+    /// Watch a running instance: rates, drops, tables, controllers
+    Top(commands::top::Args),
     /// Read and change the tables of a running instance
     Table(commands::table::Args),
     /// Show all counters of a running instance
     Counters(commands::counters::Args),
     /// Show the packets that a running instance has dropped, by reason
-    Drops(commands::counters::Args),
+    Drops(commands::drops::Args),
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
     Metrics(commands::metrics::Args),
+    /// Collect all that a report of a mistake needs into one archive, without secrets
+    Report(commands::report::Args),
     /// Have a running instance read its program and configuration again and put them in force
     Reload(commands::reload::Args),
     /// End a running instance
@@ -77,7 +82,7 @@ enum Command {
 
 /// The command line with the subcommands of applications: in the help they stand behind that for figures, by name.
 fn parser() -> clap::Command {
-    let mut all = Cli::command();
+    let mut all = cli::examples::add(Cli::command(), "", examples::ALL);
     let names: Vec<String> = all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     for (place, name) in names.iter().enumerate() {
         all = all.mut_subcommand(name, |command| command.display_order(place));
@@ -111,11 +116,13 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Sim(args) => commands::sim::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
         Command::Table(args) => commands::table::run(&args),
         Command::Counters(args) => commands::counters::counters(&args),
-        Command::Drops(args) => commands::counters::drops(&args),
+        Command::Drops(args) => commands::drops::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
@@ -155,6 +162,61 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each command but the `help` of clap's, by its path, with its examples.
+    fn commands(command: &clap::Command, path: &str, found: &mut Vec<(String, Vec<String>)>) {
+        let help = command.clone().render_long_help().to_string();
+        let after = help.rsplit_once(&format!("\n{}\n", cli::examples::TITLE));
+        let lines = after.into_iter().flat_map(|(_, lines)| lines.lines()).filter_map(|line| line.strip_prefix("  "));
+        let lines: Vec<String> = lines.map(str::to_owned).collect();
+        // What nobody is shown may do without.
+        found.extend((!command.is_hide_set() || !lines.is_empty()).then(|| (path.to_owned(), lines)));
+        for below in command.get_subcommands() {
+            commands(below, format!("{path} {}", below.get_name()).trim_start(), found);
+        }
+    }
+
+    /// The command that a command line runs, by its path.
+    fn path(found: &ArgMatches) -> String {
+        let below = found.subcommand().map(|(name, found)| format!("{name} {}", path(found)));
+        below.unwrap_or_default().trim_end().to_owned()
+    }
+
+    #[test]
+    fn each_command_has_examples_that_are_accepted() {
+        let mut found = Vec::new();
+        commands(&parser(), "", &mut found);
+        assert!(found.len() > 50, "{found:?}");
+        for (command, lines) in &found {
+            assert!((1..=3).contains(&lines.len()), "`millrace {command}` has these examples: {lines:?}");
+            for line in lines {
+                let words = shlex::split(line).unwrap_or_else(|| panic!("not a command line: {line}"));
+                // What the shell takes.
+                let ours = words.iter().take_while(|word| !["|", ">", "<"].contains(&word.as_str()));
+                let matches = parser().try_get_matches_from(ours).unwrap_or_else(|error| panic!("{line}: {error}"));
+                let path = path(&matches);
+                let is_own = path == *command || path.starts_with(command.as_str()) && !is_last(command);
+                assert!(is_own, "an example of `{command}` is one of `{path}`: {line}");
+                let files = words.iter().filter(|word| word.starts_with("examples/") || word.starts_with("apps/"));
+                for file in files {
+                    let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+                    assert!(place.exists(), "{line}: there is no {file}");
+                }
+            }
+        }
+        let own = applications::LINKED.iter().flat_map(|linked| linked.commands).flat_map(|own| own.examples());
+        for examples in examples::ALL.iter().chain(own) {
+            assert!(found.iter().any(|(command, _)| command == examples.command), "no command: {}", examples.command);
+        }
+    }
+
+    /// Whether a command has none below it.
+    fn is_last(path: &str) -> bool {
+        let all = parser();
+        let words = path.split_whitespace();
+        let command = words.fold(&all, |command, name| command.find_subcommand(name).expect("a command of the list"));
+        !command.has_subcommands()
+    }
 
     #[test]
     fn subcommands_of_applications_stand_among_the_others() {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
 use cli::remote::{Remote, print_json};
@@ -41,6 +42,10 @@ struct Found {
 impl Subcommand for Args {
     const NAME: &'static str = "routes";
     const ABOUT: &'static str = "Show how a running instance follows the kernel's routes, and where packets go";
+    const EXAMPLES: &'static [Examples] = &[Examples {
+        command: "routes",
+        lines: &["millrace routes", "millrace routes 192.0.2.7", "millrace routes 2001:db8::7 --flow 3 --json"],
+    }];
 
     fn run(&self) -> Result<(), Failure> {
         match self.address {

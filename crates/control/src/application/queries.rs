@@ -113,6 +113,13 @@ pub struct Offered {
     pub query: String,
     /// What it answers or does.
     pub about: String,
+    /// Whether it changes anything. An instance that does not say so is not asked by mistake.
+    #[serde(default = "yes")]
+    pub changes: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Registry {
@@ -134,6 +141,7 @@ impl Registry {
             controller: query_targets.name.into(),
             query: offer.name.into(),
             about: offer.about.into(),
+            changes: offer.changes,
         };
         self.all()
             .iter()
@@ -228,7 +236,7 @@ mod tests {
             message(&registry, "toy", "duble"),
             "controller toy has no query \"duble\"; did you mean `double`?; accepted: double"
         );
-        assert_eq!(registry.offered()[0].about, "twice the number");
+        assert_eq!((&*registry.offered()[0].about, registry.offered()[0].changes), ("twice the number", false));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends
 //! with one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
+use std::path::PathBuf;
+
 use dataplane::controller::ControllerSnapshot;
 use dataplane::{Snapshot, TimerSnapshot};
 use indexmap::IndexMap;
@@ -160,6 +162,9 @@ pub struct Status {
     pub pid: u32,
     /// The program's source, as it was named.
     pub program: String,
+    /// The configuration's file, from the root on; none where it is built in, or there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
     /// What runs the program: `native` or `interp`.
     pub engine: String,
     /// Number of workers.

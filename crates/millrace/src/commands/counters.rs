@@ -1,4 +1,4 @@
-//! `millrace counters`, `drops` and `ports`: what a running instance has counted since its start.
+//! `millrace counters` and `ports`: what a running instance has counted since its start.
 
 use cli::failure::Failure;
 use cli::output::print;
@@ -26,17 +26,6 @@ pub fn counters(args: &Args) -> Result<(), Failure> {
         print_json(&counters);
     } else {
         print(format_args!("{}", report::render(&counters, None)));
-    }
-    Ok(())
-}
-
-/// Runs `millrace drops`.
-pub fn drops(args: &Args) -> Result<(), Failure> {
-    let drops = args.ask()?.drops;
-    if args.remote.json {
-        print_json(&drops);
-    } else {
-        print(format_args!("{}", report::drops(&drops)));
     }
     Ok(())
 }

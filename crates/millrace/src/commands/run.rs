@@ -192,7 +192,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         packets: args.packets.clone(),
         names,
     };
+    let config_file = read.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let about = self::about(&options.name, &source.name, engine, &options, &cpus, &ports);
+    let about = About { config: config_file, ..about };
     let overview = Arc::new(Overview::new(about, shown, observer.clone(), registry));
     let looked_at = overview.clone();
     let exporter = Arc::new(Exporter::new(Arc::new(move || looked_at.look(LOOK))));
@@ -320,6 +322,7 @@ fn about(
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         program: program.into(),
+        config: None,
         engine: engine.into(),
         workers: options.workers,
         mode: match options.poll {

@@ -1,7 +1,5 @@
 //! `millrace status`: what runs, whether its controllers do, and what its timers did.
 
-use std::time::Duration;
-
 use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
@@ -30,7 +28,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let ports = status.ports.len().to_string();
         let (name, program, pid) = (status.instance.clone(), status.program.clone(), status.pid.to_string());
         let state = state(status);
-        vec![name, program, status.engine.clone(), workers, cpus, ports, pid, uptime(status.uptime_ms), state]
+        vec![name, program, status.engine.clone(), workers, cpus, ports, pid, report::uptime(status.uptime_ms), state]
     };
     let header = ["instance", "program", "engine", "workers", "cpus", "ports", "pid", "up", "state"];
     let mut out = String::new();
@@ -49,27 +47,4 @@ fn state(status: &Status) -> String {
     let all = status.controllers.iter().filter(|(_, own)| own.state != "running");
     let wrong: Vec<String> = all.map(|(name, own)| format!("{name} {}", own.state)).collect();
     if wrong.is_empty() { "running".into() } else { wrong.join(", ") }
-}
-
-/// `3 s`, `2 h 05 min`, `4 d 03 h`.
-fn uptime(milliseconds: u64) -> String {
-    match Duration::from_millis(milliseconds).as_secs() {
-        s @ 0..60 => format!("{s} s"),
-        s @ 60..3600 => format!("{} min {:02} s", s / 60, s % 60),
-        s @ 3600..86400 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
-        s => format!("{} d {:02} h", s / 86400, s / 3600 % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::uptime;
-
-    #[test]
-    fn uptimes() {
-        assert_eq!(uptime(999), "0 s");
-        assert_eq!(uptime(61_000), "1 min 01 s");
-        assert_eq!(uptime(7_500_000), "2 h 05 min");
-        assert_eq!(uptime(356_400_000), "4 d 03 h");
-    }
 }

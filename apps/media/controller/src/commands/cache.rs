@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use cli::failure::Failure;
+use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::grouped;
 use cli::say;
 use media_cache::{Cache, Report, Settings};
 use serde_json::Value as Json;
 
-use super::{Plain, export, print, table, time};
+use super::{Plain, export, table, time};
 use crate::admin::cache::{PAGE, Page, Pin, RecordingShown, RecordingState, Remove, SegmentState, Show};
 
 /// What to show or do.
@@ -96,7 +97,7 @@ fn ls(Plain { watch, remote }: &Plain) -> Result<(), Failure> {
         }
         let mut out = String::new();
         table(&mut out, &header, all.iter().map(row).collect());
-        print(format_args!("{out}"));
+        watch.text(&out);
         Ok(())
     })
 }

@@ -14,9 +14,6 @@ use crate::export::{self, Format, Range, Written};
 
 /// Which recording, and as what.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  \
-    millrace media cache export /var/lib/millrace/media 1795688019169300 door.ts\n  \
-    millrace media cache export /var/lib/millrace/media 1795688019169300 --format pcap - | tshark -r -")]
 pub struct Args {
     /// The directory of the cache; a proxy may have it meanwhile
     #[arg(value_name = "DIRECTORY")]

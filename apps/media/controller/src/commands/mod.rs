@@ -1,9 +1,9 @@
 //! `millrace media`: what a running proxy does.
 
 use cli::Command;
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
-use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
@@ -16,6 +16,7 @@ use crate::admin::queries::Kill;
 use crate::proxy::state::{SessionState, StreamState, TrackShown, ViewerState};
 
 mod cache;
+mod examples;
 mod export;
 mod origins;
 mod peers;
@@ -66,6 +67,7 @@ struct One {
 impl Subcommand for Args {
     const NAME: &'static str = "media";
     const ABOUT: &'static str = "Show what a running media proxy does, end sessions, drain origins";
+    const EXAMPLES: &'static [Examples] = examples::EXAMPLES;
 
     fn run(&self) -> Result<(), Failure> {
         match &self.action {
@@ -108,7 +110,7 @@ fn list<T: DeserializeOwned + Serialize>(
         }
         let mut out = String::new();
         table(&mut out, header, all.iter().flat_map(&rows).collect());
-        print(format_args!("{out}"));
+        watch.text(&out);
         Ok(())
     })
 }

@@ -1,10 +1,8 @@
 //! `millrace media peers`: other proxies that have the same streams, and who has which.
 
 use cli::failure::Failure;
-use cli::output::print;
 use cli::remote::Remote;
 use cli::report::{grouped, table};
-use cli::say;
 use cli::watch::Watch;
 
 use super::origins::state_of;
@@ -34,13 +32,13 @@ impl Args {
             if self.remote.json {
                 return self.watch.json(&now);
             }
-            show(&now, self.stream.as_deref());
+            self.watch.text(&show(&now, self.stream.as_deref()));
             Ok(())
         })
     }
 }
 
-fn show(now: &PeersState, stream: Option<&str>) {
+fn show(now: &PeersState, stream: Option<&str>) -> String {
     let own = now.name.as_deref().unwrap_or("without a name");
     if let Some(stream) = stream {
         let first = match now.asked.first() {
@@ -48,10 +46,8 @@ fn show(now: &PeersState, stream: Option<&str>) {
             _ => own,
         };
         let asked: Vec<&str> = now.asked.iter().map(String::as_str).chain(["its origin"]).collect();
-        say!("{stream}: {first} has it; this proxy ({own}) asks {}", asked.join(", then "));
-        return;
+        return format!("{stream}: {first} has it; this proxy ({own}) asks {}\n", asked.join(", then "));
     }
-    say!("this proxy: {own}");
     let header =
         ["peer", "address", "weight", "state", "since", "streams", "sessions", "asked", "failed", "last error"];
     let row = |own: &OriginState| {
@@ -69,16 +65,16 @@ fn show(now: &PeersState, stream: Option<&str>) {
             own.last_error.clone(),
         ])
     };
-    let mut out = String::new();
+    let mut out = format!("this proxy: {own}\n");
     table(&mut out, &header, now.peers.iter().filter_map(row).collect());
-    print(format_args!("{out}"));
     if !now.sources.is_empty() {
-        show_sources(&now.sources);
+        show_sources(&mut out, &now.sources);
     }
+    out
 }
 
 /// Where members are found that are not listed.
-fn show_sources(sources: &[SourceState]) {
+fn show_sources(out: &mut String, sources: &[SourceState]) {
     let header =
         ["pool", "known by", "watched at", "since", "revision", "members", "left out", "registered", "last error"];
     let row = |own: &SourceState| {
@@ -100,7 +96,5 @@ fn show_sources(sources: &[SourceState]) {
             error.clone(),
         ]
     };
-    let mut out = String::new();
-    table(&mut out, &header, sources.iter().map(row).collect());
-    print(format_args!("{out}"));
+    table(out, &header, sources.iter().map(row).collect());
 }

@@ -1,5 +1,6 @@
 //! `millrace servers`: the servers of a running splicer, and what operators say about them.
 
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
 use cli::output::print;
@@ -44,6 +45,15 @@ struct One {
 impl Subcommand for Args {
     const NAME: &'static str = "servers";
     const ABOUT: &'static str = "Show the servers of a running splicer, drain them, take them down";
+    const EXAMPLES: &'static [Examples] = &[
+        Examples {
+            command: "servers",
+            lines: &["millrace servers", "millrace servers --json", "millrace servers drain web/a"],
+        },
+        Examples { command: "servers drain", lines: &["millrace servers drain web/a"] },
+        Examples { command: "servers down", lines: &["millrace servers down web/a"] },
+        Examples { command: "servers ready", lines: &["millrace servers ready web/a"] },
+    ];
 
     fn run(&self) -> Result<(), Failure> {
         let Some(action) = &self.action else { return list(&self.remote) };

@@ -1,8 +1,8 @@
 //! `millrace sessions`: the connections of a running splicer.
 
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
-use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
@@ -67,6 +67,20 @@ impl Which {
 impl Subcommand for Args {
     const NAME: &'static str = "sessions";
     const ABOUT: &'static str = "Show the connections of a running splicer, or end them";
+    const EXAMPLES: &'static [Examples] = &[
+        Examples {
+            command: "sessions",
+            lines: &[
+                "millrace sessions --service www --limit 20",
+                "millrace sessions --server web/a --watch",
+                "millrace sessions kill 1674",
+            ],
+        },
+        Examples {
+            command: "sessions kill",
+            lines: &["millrace sessions kill 1674 1675", "millrace sessions kill --client 192.0.2.7"],
+        },
+    ];
 
     fn run(&self) -> Result<(), Failure> {
         if let Some(Action::Kill { ids, which, remote }) = &self.action {
@@ -82,7 +96,7 @@ impl Subcommand for Args {
             let listed = list(self)?;
             match self.remote.json {
                 true => self.watch.json(&listed)?,
-                false => print(format_args!("{}", shown(&listed))),
+                false => self.watch.text(&shown(&listed)),
             }
             Ok(())
         })

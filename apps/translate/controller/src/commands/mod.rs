@@ -1,9 +1,9 @@
 //! `millrace translate`: what a running proxy does.
 
 use cli::Command;
+use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
-use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::{grouped, table};
 use cli::say;
@@ -55,6 +55,21 @@ struct One {
 impl Subcommand for Args {
     const NAME: &'static str = "translate";
     const ABOUT: &'static str = "Show what a running translation of streams to HTTP does, end connections";
+    const EXAMPLES: &'static [Examples] = &[
+        Examples {
+            command: "translate",
+            lines: &["millrace translate sessions --watch", "millrace translate streams"],
+        },
+        Examples {
+            command: "translate sessions",
+            lines: &["millrace translate sessions", "millrace translate sessions --watch"],
+        },
+        Examples {
+            command: "translate streams",
+            lines: &["millrace translate streams", "millrace translate streams --json"],
+        },
+        Examples { command: "translate kick", lines: &["millrace translate kick 17"] },
+    ];
 
     fn run(&self) -> Result<(), Failure> {
         match &self.action {
@@ -90,7 +105,7 @@ fn list<T: DeserializeOwned + Serialize>(
         }
         let mut out = String::new();
         table(&mut out, header, all.iter().map(&row).collect());
-        print(format_args!("{out}"));
+        watch.text(&out);
         Ok(())
     })
 }
