@@ -27,6 +27,8 @@ mod service;
 mod sim;
 mod tap;
 mod twice;
+mod web;
+mod web_access;
 
 #[path = "../support/exposition.rs"]
 mod exposition;
@@ -34,6 +36,8 @@ mod exposition;
 mod frames;
 #[path = "../support/hostile.rs"]
 mod hostile;
+#[path = "../support/http.rs"]
+mod http;
 #[path = "../support/instance.rs"]
 mod instance;
 #[path = "../support/pcap.rs"]

@@ -54,6 +54,8 @@ enum Command {
     Counters(commands::counters::Args),
     /// Show the packets that a running instance has dropped, by reason
     Drops(commands::counters::Args),
+    /// Show how the program of a running instance is wired
+    Graph(commands::graph::Args),
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
@@ -114,6 +116,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Table(args) => commands::table::run(&args),
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::counters::drops(&args),
+        Command::Graph(args) => commands::graph::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Reload(args) => commands::reload::run(&args),

@@ -105,7 +105,7 @@ pub struct QueryTarget {
 pub struct Registry(Arc<RwLock<Vec<QueryTarget>>>);
 
 /// A query and its controller, for lists of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Offered {
     /// The controller.
     pub controller: String,
@@ -113,6 +113,9 @@ pub struct Offered {
     pub query: String,
     /// What it answers or does.
     pub about: String,
+    /// Whether it changes anything.
+    #[serde(default)]
+    pub changes: bool,
 }
 
 impl Registry {
@@ -134,6 +137,7 @@ impl Registry {
             controller: query_targets.name.into(),
             query: offer.name.into(),
             about: offer.about.into(),
+            changes: offer.changes,
         };
         self.all()
             .iter()
