@@ -57,7 +57,7 @@ fn who_has_the_token_may_change_something() {
         assert_eq!(ask(&address, "PUT", entry, &json, body).refused(400), "bad_request", "{body}");
     }
     assert_eq!(with_token(&address, "POST", "/api/v1/stop", &Json::Null).ok(), json!({}));
-    instance.end().ok();
+    assert_eq!(instance.end().status, Some(0));
 }
 
 #[test]
@@ -209,4 +209,48 @@ fn what_is_no_request_disturbs_nobody() {
         assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
     assert!(start.elapsed() < LIMIT);
+}
+
+/// Makes a certificate of this machine, and its key.
+fn certify(certificate: &str, key: &str) {
+    let mut command = std::process::Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    command.args(["-keyout", key, "-out", certificate, "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]);
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn connections_are_encrypted_where_there_is_a_certificate() {
+    let runtime = Runtime::new();
+    let [certificate, key, other] = ["cert.pem", "key.pem", "other.pem"].map(|name| runtime.path(name));
+    certify(&certificate, &key);
+    let web = format!("[web]\nlisten = 0\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n");
+    let config = runtime.write("w.toml", &web);
+    let instance = runtime.start(&[PATCH, "-c", &config, "--port", "a=mem:"]);
+    let url = instance.stdout().lines().find_map(|line| line.strip_prefix("web: ").map(str::to_owned)).unwrap();
+    let address = url.strip_prefix("https://").unwrap().trim_end_matches('/').to_owned();
+    let curl = |trusted: &str| {
+        let mut command = std::process::Command::new("curl");
+        command.args(["-sS", "--max-time", "20", "--cacert", trusted, &format!("{url}api/v1/status")]);
+        command.output().unwrap()
+    };
+    let first = runtime.path("first.pem");
+    std::fs::copy(&certificate, &first).unwrap();
+    let status = curl(&first);
+    assert!(status.status.success(), "{status:?}");
+    assert_eq!(serde_json::from_slice::<Json>(&status.stdout).unwrap()["instance"], "patch");
+    // In clear nothing is answered, and those who say nothing keep nobody out.
+    assert!(!raw(&address, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").contains("HTTP/1.1"));
+    let silent: Vec<_> = (0..100).map(|_| connect(&address)).collect();
+    assert!(curl(&first).status.success());
+    drop(silent);
+    // Another certificate; a key that is not its own changes nothing.
+    certify(&certificate, &other);
+    let said = runtime.millrace(&["reload"]).failed_in_one_line(1);
+    assert!(said.contains(&format!("web: {certificate}: with {key}: ")), "{said}");
+    assert!(curl(&first).status.success());
+    std::fs::copy(&other, &key).unwrap();
+    assert_eq!(runtime.millrace(&["reload"]).ok(), format!("in force: web: {url}\n"));
+    assert!(curl(&certificate).status.success() && !curl(&first).status.success());
 }

@@ -36,7 +36,7 @@ fn start<'r>(runtime: &'r Runtime, app: &str, ports: &[(&str, &str)]) -> (Instan
     let config = runtime.write("w.toml", &format!("[web]\nlisten = 0\ntoken_file = \"{token}\"\n{text}"));
     let ports: Vec<String> = ports.iter().map(|(name, device)| format!("--port={name}={device}")).collect();
     let ports = ports.iter().map(String::as_str);
-    let start: Vec<&str> = [app, "-c", &config, "--engine", "interp"].into_iter().chain(ports).collect();
+    let start: Vec<&str> = [app, "-c", &config, "--engine", "worker"].into_iter().chain(ports).collect();
     let instance = runtime.start(&start);
     let url = instance.stdout().lines().find_map(|line| line.strip_prefix("web: ").map(str::to_owned)).unwrap();
     (instance, url)
@@ -59,6 +59,7 @@ fn keep(browser: &mut Browser, name: &str) {
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
         let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).unwrap();
         assert!(picture.len() < 100_000, "{name}: {} bytes", picture.len());
+        std::fs::create_dir_all(format!("{ROOT}/docs/pictures")).unwrap();
         std::fs::write(format!("{ROOT}/docs/pictures/{name}.png"), picture).unwrap();
     }
 }
@@ -71,7 +72,6 @@ fn every_view_fits_on_a_phone_and_on_a_desk() {
     for (size, is_dark) in [(PHONE, false), (DESK, true), (DESK, false), (PHONE, true)] {
         for view in VIEWS {
             browser.open(&format!("{url}#{view}"), size, is_dark);
-            browser.tell("Page.reload", json!({}));
             browser.wait("document.getElementById('connection')?.textContent === 'Live'");
             browser.wait(&format!("!document.getElementById('{view}').hidden"));
             match view {

@@ -88,6 +88,8 @@ impl Browser {
         self.tell("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = json!({ "name": "prefers-color-scheme", "value": if is_dark { "dark" } else { "light" } });
         self.tell("Emulation.setEmulatedMedia", json!({ "features": [scheme] }));
+        // Another part of the same page would not be loaded again.
+        self.tell("Page.navigate", json!({ "url": "about:blank" }));
         self.tell("Page.navigate", json!({ "url": url }));
     }
 

@@ -12,7 +12,7 @@ const HISTORY = 10e3, AGAIN = 2e3;
 
 const find = (id) => document.getElementById(id);
 let rights = { read: true, write: false, token: false };
-let before = null, now = null, shownGraph = "";
+let before = null, now = null, shownGraph = "", shownView = VIEWS[0];
 
 /** Does something; what goes wrong is told. */
 async function attempt(act) {
@@ -46,7 +46,10 @@ const graph = new GraphView(find("drawing"), find("node"), find("wires"));
 
 function current() {
   const named = location.hash.slice(1);
-  return VIEWS.includes(named) ? named : "overview";
+  if (VIEWS.includes(named)) shownView = named;
+  // The link that skips to the content leads to the view that is shown.
+  else if (named !== "main") shownView = VIEWS[0];
+  return shownView;
 }
 
 async function openView() {

@@ -36,11 +36,6 @@ pub fn with_status(status: StatusCode, refusal: Refusal) -> Response {
     response
 }
 
-/// A request that is none.
-pub fn bad(message: impl Into<String>) -> Response {
-    refused(Refusal { code: Code::BadRequest, message: message.into() })
-}
-
 /// What the router, or what reads arguments, refuses in plain text, as a refusal of ours.
 pub async fn uniform(response: Response) -> Response {
     let status = response.status();

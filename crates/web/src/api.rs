@@ -25,7 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Rights;
-use crate::answer::{bad, is_json, json_text, refused};
+use crate::answer::{is_json, json_text, refused, with_status};
 use crate::history::History;
 use crate::live::{Live, Look};
 
@@ -73,13 +73,14 @@ impl Api {
 }
 
 /// JSON that a request brings. No form of a page sends this type.
-fn sent<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Response> {
+fn sent<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, (StatusCode, Refusal)> {
+    let bad = |status, message: String| Err((status, Refusal { code: Code::BadRequest, message }));
     if !is_json(headers) {
-        return Err(
-            (StatusCode::UNSUPPORTED_MEDIA_TYPE, "JSON is accepted: Content-Type: application/json").into_response()
-        );
+        let message = "JSON is accepted: Content-Type: application/json".to_owned();
+        return bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
-    serde_json::from_slice(body).map_err(|error| bad(format!("the body can't be read: {error}")))
+    serde_json::from_slice(body)
+        .or_else(|error| bad(StatusCode::BAD_REQUEST, format!("the body can't be read: {error}")))
 }
 
 #[derive(OpenApi)]
@@ -252,7 +253,7 @@ async fn load_entries(
 ) -> Response {
     match sent(&headers, &body) {
         Ok(entries) => api.ask(asker, Request::TableLoad { table, entries }).await,
-        Err(response) => response,
+        Err((status, refusal)) => with_status(status, refusal),
     }
 }
 
@@ -292,7 +293,7 @@ async fn set_entry(
 ) -> Response {
     match sent(&headers, &body) {
         Ok(Valued { value }) => api.ask(asker, Request::TableSet { table, key: typed(&key), value }).await,
-        Err(response) => response,
+        Err((status, refusal)) => with_status(status, refusal),
     }
 }
 
@@ -334,7 +335,7 @@ async fn query(
 ) -> Response {
     match sent(&headers, &body) {
         Ok(with) => api.ask(asker, Request::Query { controller, query, with }).await,
-        Err(response) => response,
+        Err((status, refusal)) => with_status(status, refusal),
     }
 }
 

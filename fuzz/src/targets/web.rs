@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderName, HeaderValue, Request};
+use axum::http::{HeaderName, HeaderValue, Method, Request};
 use control::socket::{Caller, Service};
 use dataplane::Instance;
 use endpoint::Site;
@@ -119,6 +119,7 @@ pub fn run(data: &[u8]) {
     let running = RUNNING.get_or_init(start);
     let Some(request) = request(data) else { return };
     let may = request.headers().get_all("authorization").iter().any(|own| own.as_bytes().ends_with(TOKEN.as_bytes()));
+    let is_head = request.method() == Method::HEAD;
     let is_api = request.uri().path().starts_with("/api/");
     let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let entries = || {
@@ -132,9 +133,10 @@ pub fn run(data: &[u8]) {
     let before = entries();
     running.runtime.block_on(async {
         let response = running.web.respond(request, client).await;
-        let (status, is_stream) = (response.status(), response.headers()["content-type"] == "text/event-stream");
+        let status = response.status();
+        let is_stream = response.headers().get("content-type").is_some_and(|own| own == "text/event-stream");
         assert!(status.as_u16() < 500 || status.as_u16() == 503, "{status}");
-        if is_stream {
+        if is_stream || is_head {
             return;
         }
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_else(|error| panic!("{error}"));
