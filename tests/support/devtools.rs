@@ -131,9 +131,9 @@ impl Browser {
         self.tell("Input.insertText", json!({ "text": text }));
     }
 
-    /// A picture of what is seen, as PNG in base64.
+    /// A picture of what is seen, as WebP in base64.
     pub fn picture(&mut self) -> String {
-        self.tell("Page.captureScreenshot", json!({ "format": "png" }))["data"].as_str().unwrap().into()
+        self.tell("Page.captureScreenshot", json!({ "format": "webp", "quality": 80 }))["data"].as_str().unwrap().into()
     }
 
     /// What the page complained of since the last time: exceptions, what its security policy forbids, errors.

@@ -4,7 +4,7 @@ import { drawn, element, short, showTable, whole } from "./format.js";
 import { place } from "./layout.js";
 
 const MOST_PORTS = 12, HEIGHT = 50, SMALLEST = 0.72;
-const ENGINES = { xdp: "kernel: XDP", tc: "kernel: traffic control", native: "workers", interp: "interpreter" };
+const ENGINES = { xdp: "kernel: XDP", tc: "kernel: traffic control", worker: "workers", interp: "interpreter" };
 const ENDS = { rx: "from ports", tx: "to ports", host: "kernel's own stack", timer: "timer", controller: "controller",
   queue: "queue", group: "group", port: "port" };
 
@@ -51,7 +51,7 @@ export class GraphView {
     for (const node of this.nodes) {
       const small = ENGINES[node.engine] ?? ENDS[node.kind] ?? "";
       node.small = small;
-      node.width = Math.max(node.label.length * 7.4, small.length * 6.2, 90) + 20;
+      node.width = Math.max(node.label.length * 7.4, small.length * 6.2, 84) + 14;
       node.height = HEIGHT;
     }
     const { width, height } = place(this.nodes, this.edges, this.narrow.matches);

@@ -65,7 +65,7 @@ export function place(nodes, edges, down) {
   }
   const length = (row) => row.reduce((sum, item) => sum + item.across, 0);
   const most = Math.max(0, ...rows.map(length));
-  const gap = down ? 52 : 66;
+  const gap = down ? 52 : 48;
   let along = 8;
   for (const row of rows) {
     const thick = Math.max(...row.map((item) => item.along));

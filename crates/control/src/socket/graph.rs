@@ -22,7 +22,7 @@ pub struct Node {
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
-    /// Of a PPF, where it runs: `xdp` or `tc`, in the kernel; `native` or `interp`, on workers.
+    /// Of a PPF, where it runs: `xdp` or `tc`, in the kernel; `worker`; or `interp`, on workers by the interpreter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// Reasons by which it drops packets, as the counters name them.

@@ -201,7 +201,7 @@ pub struct Status {
     pub pid: u32,
     /// The program's source, as it was named.
     pub program: String,
-    /// What runs the program: `native` or `interp`.
+    /// What runs the program: `worker`; `interp`; or `xdp` or `tc`, the kernel as far as it can.
     pub engine: String,
     /// Number of workers.
     pub workers: usize,
