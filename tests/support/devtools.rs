@@ -108,7 +108,7 @@ impl Browser {
         let start = Instant::now();
         while self.value(expression) != true {
             let text = "document.body.innerText";
-            assert!(start.elapsed() < LIMIT / 3, "{expression}: {}", self.value(text));
+            assert!(start.elapsed() < LIMIT, "{expression}: {}", self.value(text));
             thread::sleep(Duration::from_millis(50));
         }
     }
