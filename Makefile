@@ -57,11 +57,11 @@ endure: ## run the splicer under very many, held, long and ill-treated connectio
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl; streams for curl, wget, ffmpeg, mpv, VLC and GStreamer; and have Prometheus read all of them
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium; the media proxy between GStreamer, and ffmpeg, mpv, GStreamer and curl; streams for curl, wget, ffmpeg, mpv, VLC and GStreamer; have Prometheus read all of them, and Chromium show the web page
 	@tools/setup compat
-	@cargo test --release --quiet --package millrace --test compat --test media_compat --test translate_compat --test monitoring_compat -- --nocapture --test-threads=1
+	@cargo test --release --quiet --package millrace --test compat --test media_compat --test translate_compat --test monitoring_compat --test page_compat -- --nocapture --test-threads=1
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp, recording; of streams for HTTP clients: http)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, web, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer; of the media proxy: rtsp, rtcp, recording; of streams for HTTP clients: http)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

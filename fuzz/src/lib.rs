@@ -10,7 +10,7 @@ mod targets;
 pub use mutate::Mutator;
 pub use targets::{
     assembly, body, control, fragments, head, http, labfile, members, packet, parser, recording, rtsp, segment,
-    settings, splicer, text,
+    settings, splicer, text, web,
 };
 
 /// Something to be fuzzed.
@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "parser", run: parser::run, seeds: seeds::programs, words: parser::WORDS },
     Target { name: "config", run: settings::run, seeds: seeds::configurations, words: settings::WORDS },
     Target { name: "packet", run: packet::run, seeds: seeds::packets, words: &[] },
@@ -46,6 +46,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "recording", run: recording::run, seeds: recording::seeds, words: recording::WORDS },
     Target { name: "members", run: members::run, seeds: members::seeds, words: members::WORDS },
     Target { name: "http", run: http::run, seeds: seeds::http, words: http::WORDS },
+    Target { name: "web", run: web::run, seeds: web::seeds, words: web::WORDS },
     Target { name: "splicer", run: splicer::run, seeds: seeds::conversations, words: splicer::WORDS },
 ];
 

@@ -97,6 +97,8 @@ pub fn requests() -> Vec<Vec<u8>> {
         r#"{"request": "table_load", "table": "l3_forward.next_hops", "entries": []}"#,
         r#"{"request": "table_del", "table": "l3_forward.fib", "key": "10.0.3.0/24"}"#,
         r#"{"request": "table_dump", "table": "l3_forward.neighbours"}"#,
+        r#"{"request": "table_find", "table": "l3_forward.fib", "search": "10", "after": "10.0.1.0/24", "limit": 2}"#,
+        r#"{"request": "graph"}"#,
         "{\"request\": \"status\"}\n\n{\"request\": \"ports\"}\n[]\nnull\n\"\\ud800\"",
     ]
     .map(|line| format!("{line}\n").into_bytes())

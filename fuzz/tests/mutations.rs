@@ -63,6 +63,11 @@ fn control() {
 }
 
 #[test]
+fn web() {
+    run("web", 3000);
+}
+
+#[test]
 fn text() {
     run("text", 10_000);
 }

@@ -30,6 +30,8 @@ mod tap;
 mod top;
 mod twice;
 mod watch;
+mod web;
+mod web_access;
 
 #[path = "../support/exposition.rs"]
 mod exposition;
@@ -37,6 +39,8 @@ mod exposition;
 mod frames;
 #[path = "../support/hostile.rs"]
 mod hostile;
+#[path = "../support/http.rs"]
+mod http;
 #[path = "../support/instance.rs"]
 mod instance;
 #[path = "../support/pcap.rs"]

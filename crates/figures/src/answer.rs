@@ -1,16 +1,16 @@
 //! What a monitoring system is answered.
-//!
-//! A page of a browser on this machine must not read figures for somebody else: so who asks must call this machine by
-//! an address, by `localhost`, or by a name that the configuration has (DNS rebinding takes a name of the attacker's).
 
 use std::convert::Infallible;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use control::config::Metrics;
 use control::socket::Seen;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use endpoint::{Hosts, Limits, Site};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::task::spawn_blocking;
 
 use crate::exposition::{Format, text};
@@ -24,21 +24,23 @@ const FRESH: Duration = Duration::from_millis(100);
 pub type Look = Arc<dyn Fn() -> Seen + Send + Sync>;
 
 /// What answers, for all connections.
-pub(crate) struct Front {
+pub struct Figures {
     look: Look,
-    hosts: RwLock<Vec<String>>,
+    hosts: Hosts,
     /// The last look, and when it was over. Held for the next one: there is one at a time.
     last: Mutex<Option<(Instant, Arc<Seen>)>>,
 }
 
-impl Front {
-    pub fn new(look: Look, hosts: Vec<String>) -> Arc<Front> {
-        Arc::new(Front { look, hosts: RwLock::new(hosts), last: Mutex::default() })
+impl std::fmt::Debug for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Figures").field("hosts", &self.hosts).finish_non_exhaustive()
     }
+}
 
-    /// Names of this machine from now on, in small letters.
-    pub fn set_hosts(&self, hosts: Vec<String>) {
-        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts;
+impl Figures {
+    /// Of an instance that is looked at in this way.
+    pub fn new(look: Look) -> Figures {
+        Figures { look, hosts: Hosts::default(), last: Mutex::default() }
     }
 
     fn seen(&self) -> Arc<Seen> {
@@ -52,53 +54,50 @@ impl Front {
             }
         }
     }
+}
 
-    /// Why a request is not for this machine, if it is not.
-    fn refuse(&self, uri: &Uri, headers: &HeaderMap, version: Version) -> Option<(StatusCode, &'static str)> {
-        const BAD: Option<(StatusCode, &str)> = Some((StatusCode::BAD_REQUEST, "one Host is wanted\n"));
-        let mut hosts = headers.get_all(HOST).iter();
-        let (first, second) = (hosts.next(), hosts.next());
-        let host = match (uri.authority(), first, second) {
-            (_, _, Some(_)) => return BAD,
-            (Some(authority), ..) => authority.as_str(),
-            (None, Some(host), None) => match host.to_str() {
-                Ok(host) => host,
-                Err(_) => return BAD,
-            },
-            // Browsers always say it.
-            (None, None, None) if version < Version::HTTP_11 => return None,
-            (None, None, None) => return BAD,
-        };
-        let unknown = "this machine is not known by that name: see `hosts` of [metrics]\n";
-        (!self.is_own(host)).then_some((StatusCode::MISDIRECTED_REQUEST, unknown))
+impl Site for Figures {
+    type Settings = Metrics;
+    type Body = String;
+
+    const SECTION: &'static str = "metrics";
+    const PATH: &'static str = PATH;
+    // There is one look at a time, for however many ask.
+    const LIMITS: Limits = Limits { connections: 16, whole: Duration::from_secs(15), blocking: 1 };
+
+    fn address(settings: &Metrics) -> SocketAddr {
+        settings.listen
     }
 
-    /// Whether a `HOST[:PORT]` is this machine's.
-    fn is_own(&self, host: &str) -> bool {
-        let Ok(authority) = host.parse::<hyper::http::uri::Authority>() else { return false };
-        let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
-        let address = name.trim_start_matches('[').trim_end_matches(']');
-        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
-        address.parse::<IpAddr>().is_ok() || name == "localhost" || hosts.contains(&name)
+    fn put(&self, settings: &Metrics) {
+        self.hosts.set(settings.hosts.clone());
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        _: SocketAddr,
+    ) -> Result<Response<String>, Infallible> {
+        Ok(answer(self, request).await)
     }
 }
 
 /// Answers one request.
-pub(crate) async fn answer<B>(front: Arc<Front>, request: Request<B>) -> Result<Response<String>, Infallible> {
+async fn answer<B>(figures: Arc<Figures>, request: Request<B>) -> Response<String> {
     let (parts, _) = request.into_parts();
-    if let Some((status, why)) = front.refuse(&parts.uri, &parts.headers, parts.version) {
-        return Ok(plain(status, why));
+    if let Err((status, why)) = figures.hosts.called(&parts, Figures::SECTION) {
+        return plain(status, &(why + "\n"));
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "GET is accepted\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return Ok(response);
+        return response;
     }
-    Ok(match parts.uri.path() {
+    match parts.uri.path() {
         PATH => {
             let format = wanted(&parts.headers);
             // Controllers are asked, who may take their time.
-            match spawn_blocking(move || text(&front.seen(), format)).await {
+            match spawn_blocking(move || text(&figures.seen(), format)).await {
                 Ok(text) => response(StatusCode::OK, format.media_type(), text),
                 Err(error) => {
                     tracing::error!("figures can't be told: {error}");
@@ -108,7 +107,7 @@ pub(crate) async fn answer<B>(front: Arc<Front>, request: Request<B>) -> Result<
         }
         "/" => plain(StatusCode::OK, "Millrace: see /metrics\n"),
         _ => plain(StatusCode::NOT_FOUND, "there is /metrics\n"),
-    })
+    }
 }
 
 /// The format that a client takes: the older one where it does not name the other.

@@ -6,7 +6,6 @@
 //! | [`registry`] | every figure of the instance: name, unit, labels, help, and where its value comes from |
 //! | [`exposition`] | figures as text |
 //! | [`exporter`] | where monitoring systems connect to, as the configuration has it |
-//! | `connections` | their connections, bounded in number and in time |
 //! | `answer` | what they are answered |
 //!
 //! A look at an instance reads what workers have counted, as `millrace counters` does, and asks controllers by their
@@ -14,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod answer;
-mod connections;
 pub mod exporter;
 pub mod exposition;
 pub mod registry;

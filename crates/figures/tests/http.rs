@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use control::config::Metrics;
 use control::socket::{Counters, Seen, Status};
-use figures::exporter::{Exporter, bind};
+use figures::exporter::{self, Exporter, bind};
 
 /// Nothing takes so long when all is well.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn seen() -> Seen {
-    let status = Status { instance: "edge".into(), ..Status::default() };
+    let status = Status { instance: "edge".into(), workers: 2, ..Status::default() };
     Seen { status, counters: Counters::default(), tables: Vec::new(), asked: Vec::new(), controllers: Vec::new() }
 }
 
@@ -27,7 +27,7 @@ fn settings(listen: &str, hosts: &[&str]) -> Metrics {
 fn exporter(hosts: &[&str]) -> (Exporter, SocketAddr, Arc<AtomicUsize>) {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
-    let exporter = Exporter::new(Arc::new(move || {
+    let exporter = exporter::exporter(Arc::new(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         seen()
     }));
@@ -181,23 +181,23 @@ fn settings_change_while_it_runs() {
     assert_eq!(status(&get(first, "edge.example")), "421");
     // Other names: the same connections.
     let named = settings("127.0.0.1:0", &["edge.example"]);
-    assert!(exporter.put(exporter.bind(Some(&named)).unwrap()).unwrap());
+    assert!(exporter.put(exporter.bind(Some(named.clone())).unwrap()).unwrap());
     assert_eq!((status(&get(first, "edge.example")), address(&exporter)), ("200", first));
-    assert!(!exporter.put(exporter.bind(Some(&named)).unwrap()).unwrap(), "nothing has changed");
+    assert!(!exporter.put(exporter.bind(Some(named.clone())).unwrap()).unwrap(), "nothing has changed");
     // An address that is taken: all stays as it is.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = taken.local_addr().unwrap().to_string();
-    let error = exporter.bind(Some(&settings(&busy, &[]))).unwrap_err();
+    let error = exporter.bind(Some(settings(&busy, &[]))).unwrap_err();
     assert!(error.starts_with(&format!("metrics: cannot listen on {busy}: another program")), "{error}");
-    let error = exporter.bind(Some(&settings(&format!("0.0.0.0:{}", first.port()), &[]))).unwrap_err();
+    let error = exporter.bind(Some(settings(&format!("0.0.0.0:{}", first.port()), &[]))).unwrap_err();
     assert!(error.contains(&format!("this instance listens at {first}")), "{error}");
     let error = bind(Some(&settings("192.0.2.1:9464", &[]))).unwrap_err();
     assert!(error.contains("no interface has this address"), "{error}");
     assert_eq!(status(&get(first, "edge.example")), "200");
     // Another address; what is bound and not put in force is given back.
     drop(taken);
-    drop(exporter.bind(Some(&settings(&busy, &[]))).unwrap());
-    exporter.put(exporter.bind(Some(&settings(&busy, &[]))).unwrap()).unwrap();
+    drop(exporter.bind(Some(settings(&busy, &[]))).unwrap());
+    exporter.put(exporter.bind(Some(settings(&busy, &[]))).unwrap()).unwrap();
     assert!(TcpStream::connect(first).is_err());
     assert_eq!(status(&get(busy.parse().unwrap(), "localhost")), "200");
     // None.

@@ -68,8 +68,10 @@ pub const ALL: &[Examples] = &[
         "table dump",
         &["millrace table dump l3_forward.fib", "millrace table dump l3_forward.fib --json > routes.json"],
     ),
+    of("table find", &["millrace table find l3_forward.fib 10.9", "millrace table find l3_forward.fib 10.9 --json"]),
     of("counters", &["millrace counters", "millrace counters --instance edge --json"]),
     of("drops", &["millrace drops", "millrace drops --watch", "millrace drops --watch --count 10 --json"]),
+    of("graph", &["millrace graph", "millrace graph --json"]),
     of("ports", &["millrace ports", "millrace ports --json"]),
     of(
         "metrics",

@@ -4,19 +4,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use control::application::Registry;
-use control::entries::{Notation, PortNames};
-use control::socket::{About, Claim, Client, Overview, Request, Server, Service, Shown, Status};
-use dataplane::ports::{Driver, MemPort};
-use dataplane::{EngineKind, Instance, Options, PortConfig};
+use control::socket::{Claim, Client, Request, Server, Status};
+use dataplane::Instance;
 use serde_json::Value as Json;
 
-use super::switch;
+use super::served;
 
 /// Pieces of requests.
 pub const WORDS: &[&str] = &[
@@ -27,6 +24,9 @@ pub const WORDS: &[&str] = &[
     "\"entries\": [",
     "table_del",
     "table_dump",
+    "table_find",
+    "\"after\": ",
+    "graph",
     "status",
     "\"table\": \"",
     "\"key\": ",
@@ -63,42 +63,10 @@ struct Running {
 
 fn start() -> Running {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let (program, config) = (switch::program(), switch::config());
-    let ports: Vec<_> = config
-        .ports
-        .iter()
-        .map(|port| PortConfig::new(&port.name, port.number, Driver::Mem(MemPort::default())))
-        .collect();
-    let options = Options { engine: EngineKind::Interp, ..Options::default() };
-    let prepared = Instance::prepare(program.clone(), &options, &ports).unwrap_or_else(|error| panic!("{error}"));
-    config.fill(program, &mut prepared.tables()).unwrap_or_else(|error| panic!("{error}"));
-    let instance = prepared.run().unwrap_or_else(|error| panic!("{error}"));
+    let (service, instance) = served::start();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let socket = std::env::temp_dir().join(format!("millrace-fuzz-{}-{number}.sock", std::process::id()));
     let claim = Claim::at(&socket, "fuzz", None).unwrap_or_else(|error| panic!("{error}"));
-    let about = About {
-        instance: "fuzz".into(),
-        version: "0".into(),
-        pid: std::process::id(),
-        program: "l3switch".into(),
-        engine: "interp".into(),
-        workers: 1,
-        mode: "interrupt".into(),
-        cpus: Vec::new(),
-        frames: options.frames.count,
-        uptime_ms: 0,
-        ports: Default::default(),
-        timers: Default::default(),
-        controllers: Default::default(),
-        holders: Default::default(),
-    };
-    let notation = Notation::new(program.clone(), PortNames::new(&ports));
-    // Being told to stop changes nothing here: it is not looked at.
-    let stop = Arc::new(AtomicBool::new(false));
-    let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
-    let shown = Shown::new(program.clone(), notation, instance.tables());
-    let overview = Arc::new(Overview::new(about, shown, instance.observer(), Registry::default()));
-    let service = Service::new(overview, stop, reload);
     let server = Server::start(claim, service).unwrap_or_else(|error| panic!("{error}"));
     Running { socket, _server: server, _instance: instance }
 }

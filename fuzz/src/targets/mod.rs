@@ -13,11 +13,13 @@ pub mod parser;
 pub mod recording;
 pub mod rtsp;
 pub mod segment;
+mod served;
 pub mod settings;
 pub mod splicer;
 pub mod switch;
 pub mod text;
 mod unstructured;
+pub mod web;
 
 use ::control::document::ConfigError;
 

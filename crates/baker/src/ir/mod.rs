@@ -25,6 +25,7 @@ mod profile;
 mod program;
 mod tables;
 mod verify;
+mod wires;
 mod written;
 
 pub use access::{How, Span, Touches};
@@ -43,3 +44,4 @@ pub use profile::{Counts, Usage, WORTH};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
 pub use verify::{VerifyError, verify};
+pub use wires::{Wire, wires};

@@ -105,7 +105,7 @@ pub struct QueryTarget {
 pub struct Registry(Arc<RwLock<Vec<QueryTarget>>>);
 
 /// A query and its controller, for lists of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Offered {
     /// The controller.
     pub controller: String,

@@ -9,6 +9,7 @@ use dataplane::{FrameConfig, Options, PortConfig};
 use super::error::PortSetupError;
 use super::metrics::{self, Metrics};
 use super::ports::{self, Control, Port, Workers};
+use super::web::{self, Web};
 use crate::application::{AnySettings, Application};
 use crate::applications::Applications;
 use crate::document::{self, ConfigError, Errors, Path};
@@ -16,7 +17,7 @@ use crate::entries::{FillError, PortNames, fill, tables};
 use crate::messages::list;
 
 /// Its sections.
-const SECTIONS: &[&str] = &["frames", "workers", "control", "metrics", "ports", "controllers", "tables"];
+const SECTIONS: &[&str] = &["frames", "workers", "control", "metrics", "web", "ports", "controllers", "tables"];
 
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Config {
     pub control: Control,
     /// Where monitoring systems read what is counted; none: nowhere.
     pub metrics: Option<Metrics>,
+    /// Where its web page and its HTTP API are; none: nowhere.
+    pub web: Option<Web>,
 }
 
 impl Config {
@@ -66,6 +69,7 @@ impl Config {
         let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
         let metrics = metrics::metrics(root.get("metrics"), &mut errors);
+        let web = web::web(root.get("web"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
@@ -80,7 +84,7 @@ impl Config {
             return Err(errors.finish());
         }
         let warnings = warnings.finish();
-        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control, metrics })
+        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control, metrics, web })
     }
 
     /// The program with the PPFs pinned that are to stay on workers.

@@ -1,13 +1,13 @@
 //! `[metrics]`: where monitoring systems read what is counted.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
-use toml::de::DeValue;
-
+use super::listen;
 use crate::document::{self, Errors, Path, Value};
 
-const ACCEPTED: &str = "an address and port such as \"127.0.0.1:9464\" or \"[::1]:9464\", or a port on loopback: 9464";
+/// A port, for examples.
+const PORT: u16 = 9464;
 
 /// Where monitoring systems read what is counted, by HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +23,7 @@ impl FromStr for Metrics {
 
     /// `ADDRESS:PORT`, or a port on loopback.
     fn from_str(text: &str) -> Result<Self, String> {
-        let port = || text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        let listen = text.parse().ok().or_else(port).ok_or_else(|| format!("accepted: {ACCEPTED}"))?;
-        Ok(Metrics { listen, hosts: Vec::new() })
+        listen::address(text, PORT).map(|listen| Metrics { listen, hosts: Vec::new() })
     }
 }
 
@@ -35,29 +33,9 @@ pub(super) fn metrics(value: Option<&Value>, errors: &mut Errors) -> Option<Metr
     let (value, path) = (value?, root.key("metrics"));
     let table = document::table(value, &path, errors)?;
     document::only(table, &path, &["listen", "hosts"], errors);
-    let hosts = table.get("hosts").map(|value| hosts(value, &path.key("hosts"), errors)).unwrap_or_default();
-    let Some(listen) = table.get("listen") else {
-        errors.add(value.span().start, &path, "`listen` is missing", ACCEPTED);
-        return None;
-    };
-    let path = path.key("listen");
-    let found = match listen.get_ref() {
-        DeValue::Integer(_) => {
-            let port = document::integer(listen, &path, 0, u16::MAX.into(), errors)?;
-            Metrics::from_str(&port.to_string()).ok()
-        }
-        _ => document::parsed(listen, &path, ACCEPTED, errors, |text| text.parse().ok()),
-    };
-    Some(Metrics { hosts, ..found? })
-}
-
-fn hosts(value: &Value, path: &Path, errors: &mut Errors) -> Vec<String> {
-    const NAME: &str = "a name of this machine, such as \"edge.example.net\"";
-    let Some(all) = document::array(value, path, errors) else { return Vec::new() };
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let name = |text: &str| (!text.is_empty() && text.chars().all(is_part)).then(|| text.to_ascii_lowercase());
-    let named = all.iter().enumerate();
-    named.filter_map(|(at, one)| document::parsed(one, &path.index(at), NAME, errors, name)).collect()
+    let hosts = listen::hosts(table, &path, errors);
+    let listen = listen::listen(value, table, &path, PORT, errors)?;
+    Some(Metrics { listen, hosts })
 }
 
 #[cfg(test)]

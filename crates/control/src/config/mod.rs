@@ -18,6 +18,13 @@
 //! [metrics]                            # optional: for monitoring systems
 //! listen = "127.0.0.1:9464"            # or a port alone, on loopback
 //! hosts = ["edge.example.net"]         # optional: names that they may call this machine
+//! [web]                                # optional: the web page and the HTTP API
+//! listen = "127.0.0.1:9480"            # or a port alone, on loopback
+//! hosts = ["edge.example.net"]         # optional: as of [metrics]
+//! token_file = "/etc/millrace/token"   # optional: who has what is in it may change something
+//! readers = "token"                    # optional: or "all"; otherwise on loopback all, elsewhere those with the token
+//! certificate = "/etc/millrace/c.pem"  # optional, with `key`: TLS
+//! key = "/etc/millrace/k.pem"
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
@@ -33,7 +40,9 @@
 //! |---|---|
 //! | `file` | the whole file: [`Config`] |
 //! | `ports` | `[ports]`, `[frames]`, `[workers]`, `[control]` |
+//! | `listen` | what `[metrics]` and `[web]` have in common |
 //! | `metrics` | `[metrics]` |
+//! | `web` | `[web]` |
 //! | `changes` | what is different in the tables of two configurations |
 //! | `error` | what is wrong with the ports of the file and the command line together |
 //!
@@ -42,11 +51,14 @@
 mod changes;
 mod error;
 mod file;
+mod listen;
 mod metrics;
 pub(crate) mod ports;
+mod web;
 
 pub use self::changes::{Changes, changes};
 pub use self::error::PortSetupError;
 pub use self::file::Config;
 pub use self::metrics::Metrics;
 pub use self::ports::{Control, Port, Workers};
+pub use self::web::{Readers, Web, WebAddress};

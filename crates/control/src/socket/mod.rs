@@ -16,11 +16,13 @@
 //! | `service` | answers requests from the running instance |
 //! | `overview` | what there is to see of it |
 //! | `shown` | its program and tables, for queries |
+//! | `graph` | how its program is wired |
 //! | `client` | asks |
 
 mod claim;
 mod client;
 mod directory;
+mod graph;
 mod line;
 mod overview;
 mod protocol;
@@ -32,10 +34,12 @@ mod shown;
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use directory::{SocketDirectory, SocketNameError};
+pub use graph::{Edge, Graph, Node, NodeKind};
 pub use overview::{About, Overview, Seen};
 pub use protocol::{
-    Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TimerState,
+    Code, ControllerState, Counters, Entry, Found, MAX_FOUND, PortState, Refusal, Reloaded, Reply, Request, Status,
+    TableInfo, TimerState,
 };
 pub use server::{MAX_REQUEST, Server};
-pub use service::{Reload, Service};
+pub use service::{Caller, Reload, Service};
 pub use shown::Shown;

@@ -10,6 +10,7 @@ use dataplane::{Snapshot, TimerSnapshot};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use utoipa::ToSchema;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,22 @@ pub enum Request {
         /// `MODULE.TABLE`.
         table: String,
     },
+    /// Some entries, in the order of their keys: [`Found`].
+    TableFind {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// What their keys or values, as they are typed, have in them, in capital or small letters; otherwise all.
+        #[serde(default)]
+        search: String,
+        /// The key behind which they are; otherwise from the first on.
+        #[serde(default)]
+        after: Option<Json>,
+        /// How many at most, up to [`MAX_FOUND`].
+        #[serde(default = "some")]
+        limit: usize,
+    },
+    /// How the program is wired: [`Graph`](super::Graph).
+    Graph,
     /// What the program's controllers can be asked: a list of [`Offered`](crate::application::Offered).
     Queries,
     /// Asks a controller: what it answers.
@@ -75,6 +92,14 @@ pub enum Request {
     Stop,
 }
 
+/// Most entries that one [`Request::TableFind`] gives.
+pub const MAX_FOUND: usize = 1000;
+
+/// How many it gives where it is not said.
+fn some() -> usize {
+    100
+}
+
 /// A line of a reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,7 +113,7 @@ pub enum Reply<T> {
 }
 
 /// Why a request was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     /// For programs.
     pub code: Code,
@@ -97,7 +122,7 @@ pub struct Refusal {
 }
 
 /// Kinds of refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// Not a request of this protocol.
@@ -118,10 +143,14 @@ pub enum Code {
     BadConfiguration,
     /// Ask again later.
     Busy,
+    /// By HTTP: the token is missing, or is another one.
+    Unauthorized,
+    /// By HTTP: nobody may do this, or not from there.
+    Forbidden,
 }
 
 /// An entry of a table, in the notation of the configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
     /// Its key.
     pub key: Json,
@@ -129,8 +158,17 @@ pub struct Entry {
     pub value: Json,
 }
 
+/// Entries of a table that were looked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Found {
+    /// In the order of their keys.
+    pub entries: Vec<Entry>,
+    /// Whether there are more behind them.
+    pub more: bool,
+}
+
 /// What a reload did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// Whether another program took over.
     pub replaced: bool,
@@ -147,12 +185,15 @@ pub struct Reloaded {
     /// Where monitoring systems read what is counted, if that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
+    /// Where the web page and the HTTP API are, if that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<String>,
     /// What is accepted but can hardly be meant, or goes on without the new program, a line each.
     pub warnings: Vec<String>,
 }
 
 /// What runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// Name of the instance.
     pub instance: String,
@@ -164,8 +205,9 @@ pub struct Status {
     pub program: String,
     /// The configuration's file, from the root on; none where it is built in, or there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub config: Option<PathBuf>,
-    /// What runs the program: `native` or `interp`.
+    /// What runs the program: `worker`; `interp`; or `xdp` or `tc`, the kernel as far as it can.
     pub engine: String,
     /// Number of workers.
     pub workers: usize,
@@ -192,7 +234,7 @@ pub struct Status {
 }
 
 /// A controller and whether it runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ControllerState {
     /// `running`; `failed`: it is started again soon; `draining`: it was told to end, and has asked for time; `ended`:
     /// it has ended by itself.
@@ -221,7 +263,7 @@ impl ControllerState {
 }
 
 /// What a table is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TableInfo {
     /// `MODULE.TABLE`.
     pub name: String,
@@ -245,7 +287,7 @@ impl TableInfo {
 }
 
 /// All counters since the start, by name, in the program's order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counters {
     /// Ports.
     pub ports: IndexMap<String, PortState>,
@@ -274,7 +316,7 @@ pub struct Counters {
 }
 
 /// A timer and what it did since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimerState {
     /// The table that it goes over.
     pub table: Option<String>,
@@ -295,7 +337,7 @@ impl TimerState {
 }
 
 /// A port and what it did since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PortState {
     /// Its number, as in `rx.port` and `tx.port`.
     pub number: u8,

@@ -21,7 +21,7 @@ use super::claim::Claim;
 use super::line::{Lines, NoLine, Writer};
 use super::protocol::{Code, Refusal};
 use super::reply::refuse;
-use super::service::{Peer, Service};
+use super::service::{Caller, Service};
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 16;
@@ -48,7 +48,7 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Shared {
-    service: Service,
+    service: Arc<Service>,
     stopping: AtomicBool,
     state: Mutex<State>,
 }
@@ -70,7 +70,7 @@ struct Connection {
 
 impl Server {
     /// Starts to answer.
-    pub fn start(claim: Claim, service: Service) -> io::Result<Server> {
+    pub fn start(claim: Claim, service: Arc<Service>) -> io::Result<Server> {
         let shared = Arc::new(Shared { service, stopping: AtomicBool::new(false), state: Mutex::default() });
         let listener = claim.listener().try_clone()?;
         let accept = thread::Builder::new().name("control".into()).spawn({
@@ -159,8 +159,8 @@ impl Shared {
     }
 
     fn serve(&self, number: u64, stream: &UnixStream) {
-        let peer = match getsockopt(stream, PeerCredentials) {
-            Ok(credentials) => Peer { pid: credentials.pid(), uid: credentials.uid() },
+        let caller = match getsockopt(stream, PeerCredentials) {
+            Ok(credentials) => Caller::process(credentials.pid(), credentials.uid()),
             Err(_) => return,
         };
         let mut lines = Lines::new(stream, MAX_REQUEST);
@@ -168,7 +168,7 @@ impl Shared {
             let line = match lines.next(IDLE, ARRIVAL) {
                 Ok(line) => line,
                 Err(NoLine::TooLong) => {
-                    tracing::debug!(pid = peer.pid, uid = peer.uid, "a control request is too long");
+                    tracing::debug!(pid = caller.pid, uid = caller.uid, "a control request is too long");
                     let message = format!("a request has {MAX_REQUEST} bytes at most");
                     let refusal = Refusal { code: Code::BadRequest, message };
                     let _ = refuse(&mut Writer::new(stream, PAUSE), refusal);
@@ -181,8 +181,8 @@ impl Shared {
                 }
             };
             self.set_idle(number, None);
-            if let Err(error) = self.service.answer(line, peer, &mut Writer::new(stream, REPLY)) {
-                tracing::debug!(%error, pid = peer.pid, "a control client did not take its reply");
+            if let Err(error) = self.service.answer(line, caller, &mut Writer::new(stream, REPLY)) {
+                tracing::debug!(%error, pid = caller.pid, "a control client did not take its reply");
                 return;
             }
             self.set_idle(number, Some(Instant::now()));

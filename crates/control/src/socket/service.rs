@@ -1,10 +1,13 @@
 //! Answers requests from the running instance.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use tracing::field::display;
 
 use super::line::Writer;
 use super::overview::Overview;
@@ -34,11 +37,24 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// The client, for the log.
+/// Who asks, for the log: a process of this machine, or somebody on the network.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub pid: i32,
-    pub uid: u32,
+pub struct Caller {
+    pub(super) pid: Option<i32>,
+    pub(super) uid: Option<u32>,
+    address: Option<SocketAddr>,
+}
+
+impl Caller {
+    /// A process of a user.
+    pub(super) fn process(pid: i32, uid: u32) -> Caller {
+        Caller { pid: Some(pid), uid: Some(uid), address: None }
+    }
+
+    /// Who asks from there.
+    pub fn remote(address: SocketAddr) -> Caller {
+        Caller { pid: None, uid: None, address: Some(address) }
+    }
 }
 
 impl Service {
@@ -55,7 +71,7 @@ impl Service {
     }
 
     /// Answers one line. An error is one of the connection.
-    pub(super) fn answer(&self, line: &[u8], peer: Peer, out: &mut Writer) -> io::Result<()> {
+    pub(super) fn answer(&self, line: &[u8], caller: Caller, out: &mut Writer) -> io::Result<()> {
         let request = match serde_json::from_slice::<Request>(line) {
             Ok(request) => request,
             Err(error) => {
@@ -63,61 +79,94 @@ impl Service {
                 return refuse(out, Refusal { code: Code::BadRequest, message });
             }
         };
-        match self.execute(request, peer, out) {
+        let result = match request {
+            Request::TableDump { table } => self.dump(|shown| shown.dump(&table, out)),
+            Request::Stop => {
+                // The answer goes first: afterwards the connection is closed at any moment.
+                let answered = done(out, &json!({}));
+                self.ask(Request::Stop, caller).map(|_| answered)
+            }
+            request => self.ask(request, caller).map(|answer| done(out, &answer)),
+        };
+        match result {
             Ok(result) => result,
             Err(refusal) => refuse(out, refusal),
         }
     }
 
-    /// Does what is asked and writes the reply, or says why not.
-    fn execute(&self, request: Request, peer: Peer, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
+    /// Does what is asked: the result, or why there is none. A dump, which has many, is had by
+    /// [`Request::TableFind`] here.
+    pub fn ask(&self, request: Request, caller: Caller) -> Result<Json, Refusal> {
+        let Caller { pid, uid, .. } = caller;
+        let address = caller.address.map(display);
         Ok(match request {
-            Request::Status => done(out, &self.overview.status()),
-            Request::Counters => done(out, &self.overview.counters()),
-            Request::Tables => done(out, &self.shown().tables_info()),
-            Request::TableGet { table, key } => done(out, &self.shown().get(&table, &key)?),
+            Request::Status => json(&self.overview.status()),
+            Request::Counters => json(&self.overview.counters()),
+            Request::Graph => json(self.shown().graph()),
+            Request::Tables => json(&self.shown().tables_info()),
+            Request::TableGet { table, key } => json(&self.shown().get(&table, &key)?),
             Request::TableSet { table, key, value } => {
                 let entry = self.shown().set(&table, &key, &value)?;
-                let Peer { pid, uid } = peer;
-                tracing::info!(table, key = text(&entry.key), value = text(&entry.value), pid, uid, "table entry set");
-                done(out, &entry)
+                let (key, value) = (text(&entry.key), text(&entry.value));
+                tracing::info!(table, key, value, pid, uid, address, "table entry set");
+                json(&entry)
             }
             Request::TableLoad { table, entries } => {
                 self.shown().load(&table, &entries)?;
-                let Peer { pid, uid } = peer;
-                tracing::info!(table, entries = entries.len(), pid, uid, "table entries set");
-                done(out, &json!({ "entries": entries.len() }))
+                tracing::info!(table, entries = entries.len(), pid, uid, address, "table entries set");
+                json!({ "entries": entries.len() })
             }
             Request::TableDel { table, key } => {
                 let key = self.shown().delete(&table, &key)?;
-                tracing::info!(table, key = text(&key), pid = peer.pid, uid = peer.uid, "table entry removed");
-                done(out, &json!({}))
+                tracing::info!(table, key = text(&key), pid, uid, address, "table entry removed");
+                json!({})
             }
-            Request::TableDump { table } => self.dump(&table, out)?,
-            Request::Queries => done(out, &self.overview.registry().offered()),
+            Request::TableDump { .. } => {
+                let message = "a dump is many answers; ask for some entries at a time".into();
+                return Err(Refusal { code: Code::BadRequest, message });
+            }
+            Request::TableFind { table, search, after, limit } => {
+                self.dump(|shown| shown.find(&table, &search, after.as_ref(), limit)).map(|found| json(&found))?
+            }
+            Request::Queries => json(&self.overview.registry().offered()),
             Request::Query { controller, query, with } => {
                 let (offer, queries) = self.overview.registry().find(&controller, &query)?;
                 if offer.changes {
-                    tracing::info!(controller, query, with = text(&with), pid = peer.pid, uid = peer.uid, "told");
+                    tracing::info!(controller, query, with = text(&with), pid, uid, address, "told");
                 }
-                done(out, &queries.ask(&query, with).unwrap_or(Err(QueryError::Silent(controller)))?)
+                queries.ask(&query, with).unwrap_or(Err(QueryError::Silent(controller)))?
             }
             Request::Reload => {
                 let reloaded = self.reload()?;
-                let Peer { pid, uid } = peer;
                 let (replaced, controllers) = (reloaded.replaced, reloaded.controllers.join(", "));
-                tracing::info!(replaced, controllers, pid, uid, "program and configuration read again");
+                tracing::info!(replaced, controllers, pid, uid, address, "program and configuration read again");
                 reloaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-                done(out, &reloaded)
+                json(&reloaded)
             }
             Request::Stop => {
-                tracing::info!(pid = peer.pid, uid = peer.uid, "told to stop");
-                // The answer goes first: afterwards the connection is closed at any moment.
-                let answered = done(out, &json!({}));
+                tracing::info!(pid, uid, address, "told to stop");
                 self.stop.store(true, Ordering::Relaxed);
-                answered
+                json!({})
             }
         })
+    }
+
+    /// Whether a request changes anything. One that can't be done does not.
+    pub fn changes(&self, request: &Request) -> bool {
+        match request {
+            Request::Query { controller, query, .. } => {
+                self.overview.registry().find(controller, query).is_ok_and(|(offer, _)| offer.changes)
+            }
+            Request::TableSet { .. } | Request::TableLoad { .. } | Request::TableDel { .. } => true,
+            Request::Reload | Request::Stop => true,
+            Request::Status | Request::Counters | Request::Graph | Request::Tables | Request::Queries => false,
+            Request::TableGet { .. } | Request::TableDump { .. } | Request::TableFind { .. } => false,
+        }
+    }
+
+    /// The instance, as it is looked at.
+    pub fn overview(&self) -> &Overview {
+        &self.overview
     }
 
     fn reload(&self) -> Result<Reloaded, Refusal> {
@@ -128,8 +177,8 @@ impl Service {
         Ok(reloaded)
     }
 
-    /// A dump of a table, of which there is one at a time.
-    fn dump(&self, table: &str, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
+    /// Goes through a table, which holds a copy of it: so there is one at a time.
+    fn dump<T>(&self, go: impl FnOnce(&Shown) -> Result<T, Refusal>) -> Result<T, Refusal> {
         let _one = match self.dump.try_lock() {
             Ok(one) => one,
             Err(TryLockError::Poisoned(one)) => one.into_inner(),
@@ -139,8 +188,13 @@ impl Service {
             }
         };
         let shown = self.shown().clone();
-        shown.dump(table, out)
+        go(&shown)
     }
+}
+
+/// A result as JSON: plain data with text as keys, so this can't fail.
+fn json(result: &impl Serialize) -> Json {
+    serde_json::to_value(result).expect("an answer is JSON")
 }
 
 impl From<QueryError> for Refusal {

@@ -7,15 +7,17 @@ use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mas
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
+use super::graph::Graph;
 use super::line::Writer;
-use super::protocol::{Code, Entry, Refusal, Reply, TableInfo};
+use super::protocol::{Code, Entry, Found, MAX_FOUND, Refusal, Reply, TableInfo};
 use super::reply::done;
-use crate::entries::{EntryError, EntryFault, Notation};
+use crate::entries::{EntryError, EntryFault, Notation, text};
 
 /// A program with its tables.
 pub struct Shown {
     program: Arc<Program>,
     notation: Notation,
+    graph: Graph,
     /// Writers one after the other: the data plane would not mind, but `table_set` reads what it wrote.
     tables: Mutex<TableAccess>,
     /// The same, for those who only count.
@@ -29,10 +31,15 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Shown {
-    /// With its tables, and the notation of their entries.
-    pub fn new(program: Arc<Program>, notation: Notation, tables: TableAccess) -> Arc<Self> {
+    /// With how it is wired, its tables, and the notation of their entries.
+    pub fn new(program: Arc<Program>, graph: Graph, notation: Notation, tables: TableAccess) -> Arc<Self> {
         let counted = tables.clone();
-        Arc::new(Shown { program, notation, tables: Mutex::new(tables), counted })
+        Arc::new(Shown { program, notation, graph, tables: Mutex::new(tables), counted })
+    }
+
+    /// How it is wired.
+    pub(super) fn graph(&self) -> &Graph {
+        &self.graph
     }
 
     /// All tables.
@@ -135,6 +142,30 @@ impl Shown {
         let lines = entries.iter().map(|entry| Reply::<()>::Entry(self.entry(id, entry)));
         let sent = lines.into_iter().try_for_each(|line| out.line(&line));
         Ok(sent.and_then(|()| done(out, &json!({ "entries": entries.len() }))))
+    }
+
+    /// Entries with `search` in them, in the order of their keys.
+    pub(super) fn find(&self, table: &str, search: &str, after: Option<&Json>, limit: usize) -> Result<Found, Refusal> {
+        if !(1..=MAX_FOUND).contains(&limit) {
+            let message = format!("limit {limit}: accepted: 1 to {MAX_FOUND}");
+            return Err(Refusal { code: Code::BadRequest, message });
+        }
+        let id = self.notation.table(table)?;
+        let after = after.map(|after| self.notation.key(id, after)).transpose()?;
+        let tables = self.lock().clone();
+        let all = tables.dump(id);
+        let place = |entry: &&TableEntry| (entry.key.clone(), entry.prefix_len);
+        let mut behind: Vec<&TableEntry> =
+            all.iter().filter(|entry| after.as_ref().is_none_or(|after| place(entry) > *after)).collect();
+        behind.sort_unstable_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
+        let search = search.to_lowercase();
+        let has = |entry: &Entry| {
+            let has = |json: &Json| text(json).to_lowercase().contains(&search);
+            search.is_empty() || has(&entry.key) || has(&entry.value)
+        };
+        let mut found = behind.into_iter().map(|entry| self.entry(id, entry)).filter(has);
+        let entries = found.by_ref().take(limit).collect();
+        Ok(Found { entries, more: found.next().is_some() })
     }
 
     fn entry(&self, table: TableId, entry: &TableEntry) -> Entry {

@@ -11,6 +11,7 @@ use baker::place::{Placement, Split, Stage};
 use cli::failure::Failure;
 use codegen::OptLevel;
 use codegen::kernel::{Hook, Options};
+use control::socket::Graph;
 use dataplane::ports::{Driver, kernel_options};
 use dataplane::xdp::{FastPath, LoadError, PartitionError, Partitioned, partition};
 use dataplane::{EngineKind, PortConfig, ReloadError};
@@ -41,6 +42,8 @@ pub struct Chosen {
     pub kind: EngineKind,
     /// The kernel's part.
     pub fast_path: Option<Arc<FastPath>>,
+    /// Where each PPF runs, where the kernel has a part.
+    pub placement: Option<Placement>,
     /// The ports, whose drivers fit.
     pub ports: Vec<PortConfig>,
     /// What was chosen and why, where that was not told.
@@ -99,8 +102,9 @@ pub fn choose(
     state: Option<(&Path, &str)>,
 ) -> Result<Chosen, Failure> {
     let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
-    let workers =
-        |about: Option<String>, ports| Ok(Chosen { program: program.clone(), kind, fast_path: None, ports, about });
+    let workers = |about: Option<String>, ports| {
+        Ok(Chosen { program: program.clone(), kind, fast_path: None, placement: None, ports, about })
+    };
     if matches!(engine, Engine::Worker | Engine::Interp) {
         return workers(None, ports);
     }
@@ -119,7 +123,7 @@ pub fn choose(
     apps::place(source, &program, compilation)?;
     let options = Options { hook, ..kernel_options(ports.iter().map(|port| &port.spec.driver)) };
     match fast_path(&program, level, options) {
-        Ok((split, mut path, mut about)) => {
+        Ok(Fast { split, mut path, placement, mut about }) => {
             match state.map(|(dir, name)| path.outlast(dir, name)) {
                 None | Some(Ok(false)) => {}
                 Some(Ok(true)) => {
@@ -138,7 +142,7 @@ pub fn choose(
             let is_told = matches!(engine, Engine::Xdp | Engine::Tc);
             let ports = if is_told { ports.into_iter().map(|port| fixed(port, hook)).collect() } else { ports };
             let (program, fast_path) = (Arc::new(split.workers), Some(Arc::new(path)));
-            Ok(Chosen { program, kind, fast_path, ports, about: Some(about) })
+            Ok(Chosen { program, kind, fast_path, placement: Some(placement), ports, about: Some(about) })
         }
         Err(refusal) => {
             let why = said(&refusal, compilation);
@@ -161,8 +165,17 @@ enum Refusal {
     Kernel(PartitionError),
 }
 
-/// As much of the program as the kernel takes, and what to say of that.
-fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
+/// As much of a program as the kernel takes.
+struct Fast {
+    split: Split,
+    path: FastPath,
+    placement: Placement,
+    /// What to say of that.
+    about: String,
+}
+
+/// Compiles and loads it.
+fn fast_path(program: &Program, level: Level, options: Options) -> Result<Fast, Refusal> {
     let mut partitioned = partition(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = partitioned.made.take() else {
         return Err(Refusal::Nothing(partitioned.why_nothing(program)));
@@ -170,7 +183,7 @@ fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split
     let Partitioned { placement, too_much, split, .. } = partitioned;
     let about = about(options.hook, program, &placement, &too_much);
     let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
-    Ok((split, path, about))
+    Ok(Fast { split, path, placement, about })
 }
 
 /// A refusal in one line; what the verifier said is kept for a report.
@@ -199,6 +212,13 @@ pub fn reload_error(error: ReloadError, compilation: &Compilation) -> String {
         ReloadError::Partition(error) => said(&Refusal::Kernel(error), compilation),
         error => error.to_string(),
     }
+}
+
+/// How a program is wired, and what runs its PPFs: a hook of the kernel those that a placement has there, workers by
+/// their engine the others.
+pub fn graph(program: &Program, placement: Option<&Placement>, hook: Hook, workers: EngineKind) -> Graph {
+    let in_kernel = |ppf| placement.is_some_and(|placement| placement.is_kernel(ppf));
+    Graph::new(program, |ppf| if in_kernel(ppf) { hook_name(hook) } else { workers.name() })
 }
 
 /// What runs where, in one line, with why a PPF turned out to be too much.

@@ -11,14 +11,14 @@ use codegen::cache;
 use codegen::kernel::Hook;
 use control::application::{AnyReloads, AnySettings, Registry};
 use control::applications::{self, KeptOfAll, SettingsWays};
-use control::config::{Config, Metrics, changes};
+use control::config::{Config, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
 use control::state::Persister;
 use dataplane::ports::{Gso, OwnAddresses, PortSpec};
-use dataplane::{Access, Carried, Instance, PortConfig, Report};
-use figures::exporter::Exporter;
+use dataplane::{Access, Carried, EngineKind, Instance, PortConfig, Report};
 
+use super::endpoints::{Endpoints, Given};
 use super::engine;
 use super::instance::{ports, read};
 use super::packets::Packets;
@@ -77,8 +77,12 @@ pub struct Reread {
     pub hook: Hook,
     /// Access mode of the command line.
     pub access: Option<Access>,
-    /// Where the command line has monitoring systems read what is counted.
-    pub metrics: Option<Metrics>,
+    /// Where the command line has it answer by HTTP.
+    pub given: Given,
+    /// What workers run the program by.
+    pub workers: EngineKind,
+    /// Whether packets come to a part of it in the kernel.
+    pub in_kernel: bool,
     /// How accesses to packets are optimised.
     pub packets: Packets,
     /// Of the ports.
@@ -139,7 +143,7 @@ impl Live {
 
     /// Reads program and configuration again and puts them in force while packets are processed. Where anything is
     /// wrong with them all stays as it is, and the error says what.
-    pub fn reload(&self, reread: &Reread, exporter: &Exporter) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
+    pub fn reload(&self, reread: &Reread, endpoints: &Endpoints) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
         let mut state = self.lock();
         let said = |failure: Failure| failure.to_string().trim_start_matches("error: ").to_owned();
         let (compilation, with) = read_again(reread, &state.with.config).map_err(said)?;
@@ -147,7 +151,7 @@ impl Live {
         if !fixed.is_empty() {
             return Err(format!("[{}] of the configuration changed, which takes a restart", fixed.join("], [")));
         }
-        let metrics = exporter.bind(reread.metrics.as_ref().or(with.config.metrics.as_ref()))?;
+        let bound = endpoints.bind(&reread.given, &with.config)?;
         let mut reloaded = Reloaded {
             warnings: with.config.warnings.iter().map(ToString::to_string).collect(),
             ..Reloaded::default()
@@ -161,11 +165,7 @@ impl Live {
         };
         state.with = with;
         state.keep();
-        match exporter.put(metrics) {
-            Ok(true) => reloaded.metrics = Some(exporter.url().unwrap_or_else(|| "nowhere".into())),
-            Ok(false) => {}
-            Err(error) => reloaded.warnings.push(format!("metrics: {error}")),
-        }
+        endpoints.put(bound, &mut reloaded);
         Ok((reloaded, shown))
     }
 }
@@ -272,6 +272,8 @@ impl State {
             engine::about(reread.hook, &with.program, &partitioned.placement, &partitioned.too_much)
         };
         reloaded.engine = next.partitioned().map(about);
+        let placement = next.partitioned().map(|partitioned| &partitioned.placement).filter(|_| reread.in_kernel);
+        let graph = engine::graph(&with.program, placement, reread.hook, reread.workers);
         reloaded.warnings.extend(cache::take_notes());
         reloaded.warnings.extend(instance.take_over(next));
         changes.remove(&mut tables);
@@ -280,6 +282,6 @@ impl State {
         (self.settings, self.kept) = (settings, kept_of_all);
         self.registry.replace(needed.query_targets, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
-        Ok(Shown::new(program, notation, tables))
+        Ok(Shown::new(program, graph, notation, tables))
     }
 }

@@ -39,7 +39,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(place) = &reloaded.metrics {
         say!("in force: metrics: {place}");
     }
-    let same = reloaded.controllers.is_empty() && reloaded.metrics.is_none();
+    if let Some(place) = &reloaded.web {
+        say!("in force: web: {place}");
+    }
+    let same = reloaded.controllers.is_empty() && reloaded.metrics.is_none() && reloaded.web.is_none();
     if same && !reloaded.replaced && reloaded.set + reloaded.removed == 0 {
         say!("nothing has changed");
     }

@@ -12,15 +12,15 @@ use cli::report;
 use cli::say;
 use codegen::cache;
 use control::application::Registry;
-use control::config::{Config, Control, Metrics, changes};
+use control::config::{Config, Control, Metrics, WebAddress, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{About, Claim, ClaimError, Overview, Server, Service, Shown, SocketDirectory, SocketNameError};
 use control::state::{self, Persister, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
-use figures::exporter::{self, Exporter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::endpoints::{Endpoints, Given};
 use super::engine::{self, Chosen, Engine, choose};
 use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
@@ -81,6 +81,9 @@ pub struct Args {
     /// Tell monitoring systems what is counted, by HTTP, at this address, or at this port of loopback
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     metrics: Option<Metrics>,
+    /// Serve the web page and the HTTP API at this address, or at this port of loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    web: Option<WebAddress>,
     /// Keep the tables' entries in this directory, and go on with what is there
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -109,8 +112,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
         ));
     }
-    let metrics = args.metrics.clone().or_else(|| config.metrics.clone());
-    let metrics = exporter::bind(metrics.as_ref()).map_err(Failure::refused)?;
+    let given = Given { metrics: args.metrics.clone(), web: args.web };
+    let bound = given.bind(&config).map_err(Failure::refused)?;
     let started_with = StartedWith::new(&compilation, &program, &config, &ports);
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
@@ -121,13 +124,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let name = claim.as_ref().map_or_else(|| instance_of(&source.name), |claim| claim.instance().to_owned());
     let kept = state.map(|dir| (dir, &*name));
+    let whole = program.clone();
     let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), kept)?;
     if let (Some(dir), None) = (state, &chosen.fast_path) {
         // It would go on in front of the ports.
         dataplane::xdp::forget(dir).map_err(Failure::refused)?;
     }
     let engine = chosen.name();
-    let Chosen { program, kind, fast_path, ports, about } = chosen;
+    let Chosen { program, kind, fast_path, placement, ports, about } = chosen;
     let options = Options {
         engine: kind,
         fast_path,
@@ -154,7 +158,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             _ => Failure::refused(error),
         })?;
-    let (engine, about) = match options.fast_path.is_some() && !prepared.runs_in_kernel() {
+    let in_kernel = prepared.runs_in_kernel();
+    let (engine, about) = match options.fast_path.is_some() && !in_kernel {
         true => (kind.name(), Some("workers, because no port takes the program's part for the kernel".to_owned())),
         false => (engine, about),
     };
@@ -175,7 +180,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let started = Instant::now();
     let observer = instance.observer();
     let names = PortNames::new(&ports);
-    let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
+    let graph = engine::graph(&whole, placement.as_ref().filter(|_| in_kernel), hook, kind);
+    let shown = Shown::new(program.clone(), graph, Notation::new(program, names.clone()), instance.tables());
     let configured = config.configured(instance.program());
     let kept = needed.kept;
     let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables(), kept.clone());
@@ -187,7 +193,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         config: file(&source, args.config.as_ref()),
         ports: args.ports.clone(),
         access: args.access,
-        metrics: args.metrics.clone(),
+        given,
+        workers: kind,
+        in_kernel,
         hook,
         packets: args.packets.clone(),
         names,
@@ -197,13 +205,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let about = About { config: config_file, ..about };
     let overview = Arc::new(Overview::new(about, shown, observer.clone(), registry));
     let looked_at = overview.clone();
-    let exporter = Arc::new(Exporter::new(Arc::new(move || looked_at.look(LOOK))));
-    exporter.put(metrics).map_err(Failure::refused)?;
-    exporter.url().iter().for_each(|url| say!("metrics: {url}"));
-    let (reloaded, told) = (live.clone(), exporter.clone());
-    let reload = Box::new(move || reloaded.reload(&read, &told));
-    let service = Service::new(overview, stop.clone(), reload);
-    let server = claim.map(|claim| Server::start(claim, service)).transpose().map_err(Failure::refused)?;
+    let look = Arc::new(move || looked_at.look(LOOK));
+    let mut endpoints = None;
+    let service = Arc::new_cyclic(|service| {
+        let own = endpoints.insert(Endpoints::new(look, service.clone())).clone();
+        let reloaded = live.clone();
+        Service::new(overview, stop.clone(), Box::new(move || reloaded.reload(&read, &own)))
+    });
+    let Some(endpoints) = endpoints else { return Err(Failure::refused("internal error: nothing answers")) };
+    endpoints.start(bound).map_err(Failure::refused)?;
+    endpoints.lines().for_each(|line| say!("{line}"));
+    let server = claim.map(|claim| Server::start(claim, service.clone())).transpose().map_err(Failure::refused)?;
     let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
     tracing::info!(program = source.name, ports = ports.len(), socket, code, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
@@ -225,7 +237,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
     drop(server);
-    exporter.stop();
+    endpoints.stop();
     let time = started.elapsed();
     say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
     print(format_args!("{}", report::render(&done.snapshot.into(), Some(time))));

@@ -9,7 +9,7 @@ use cli::remote::{Remote, failed, print_json};
 use cli::report;
 use cli::say;
 use control::entries::{text, typed};
-use control::socket::{Entry, MAX_REQUEST, Request, TableInfo};
+use control::socket::{Entry, Found, MAX_REQUEST, Request, TableInfo};
 use serde_json::{Value as Json, json};
 
 /// Bytes of a request beside its entries.
@@ -64,6 +64,23 @@ enum Action {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Show entries that have a text in their key or value, in the order of their keys
+    Find {
+        /// The table
+        #[arg(value_name = "MODULE.TABLE")]
+        table: String,
+        /// The text, in capital or small letters; without it all
+        #[arg(default_value = "", hide_default_value = true)]
+        text: String,
+        /// Only what is behind this key
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+        after: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Show all entries; of an array, those that are not all zero
     Dump {
         /// The table
@@ -114,6 +131,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             Ok(())
         }
         Action::Load { table, file, remote } => load(table, file, remote),
+        Action::Find { table, text, after, limit, remote } => {
+            let (table, search, after) = (table.clone(), text.clone(), after.as_deref().map(typed));
+            find(Request::TableFind { table, search, after, limit: *limit }, remote)
+        }
         Action::Dump { table, remote } => dump(table, remote),
     }
 }
@@ -178,13 +199,30 @@ fn dump(table: &str, remote: &Remote) -> Result<(), Failure> {
     let _: Json = client.ask_all(&request, |entry| entries.push(entry)).map_err(failed)?;
     if remote.json {
         print_json(&entries);
-        return Ok(());
-    }
-    let width = entries.iter().map(|entry| text(&entry.key).chars().count()).max().unwrap_or(0);
-    for entry in &entries {
-        say!("{:<width$} = {}", text(&entry.key), text(&entry.value));
+    } else {
+        list_entries(&entries);
     }
     Ok(())
+}
+
+fn find(request: Request, remote: &Remote) -> Result<(), Failure> {
+    let found: Found = remote.connect()?.ask(&request).map_err(failed)?;
+    if remote.json {
+        print_json(&found);
+        return Ok(());
+    }
+    list_entries(&found.entries);
+    if let (true, Some(last)) = (found.more, found.entries.last()) {
+        say!("there are more: --after '{}'", text(&last.key));
+    }
+    Ok(())
+}
+
+fn list_entries(entries: &[Entry]) {
+    let width = entries.iter().map(|entry| text(&entry.key).chars().count()).max().unwrap_or(0);
+    for entry in entries {
+        say!("{:<width$} = {}", text(&entry.key), text(&entry.value));
+    }
 }
 
 fn show(remote: &Remote, entry: &Entry, plain: &str) {

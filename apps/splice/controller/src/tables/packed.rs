@@ -219,8 +219,9 @@ impl<T: Tables> FlowTable<T> {
         Ok(before.map(|before| self.unpacked(flow_key, &before)))
     }
 
-    /// Replaces one that was read a moment ago. What has passed since is not forgotten: a FIN or a reset, and a response
-    /// whose head was read. Packets note that in the flow entry that they have found. False where there is no room.
+    /// Replaces one that was read a moment ago. What has passed since is not forgotten: a FIN or a reset, and a
+    /// response whose head was read. Packets note that in the flow entry that they have found. False where there is no
+    /// room.
     pub fn update(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
         let before = match self.exchange(flow_key, flow) {
             Ok(Some(before)) if before.to == flow.to => before,

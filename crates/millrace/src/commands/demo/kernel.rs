@@ -39,7 +39,7 @@ pub fn run(
     let devices: Vec<PortSpec> = L3Switch::PORTS.iter().map(driver).collect();
     let ports = ports(config, &devices, None)?;
     let chosen = choose(Engine::Xdp, source, &compilation, program, ports, Level::Cgpc, None);
-    let Chosen { program, kind, fast_path, ports, about } = match chosen {
+    let Chosen { program, kind, fast_path, placement: _, ports, about } = match chosen {
         Ok(chosen) => chosen,
         Err(failure) => {
             let why = failure.to_string();

@@ -1,0 +1,91 @@
+//! Where an instance answers by HTTP: figures for monitoring systems, the web page and the API.
+
+use std::sync::{Arc, Weak};
+
+use control::config::{Config, Metrics, Web, WebAddress};
+use control::socket::{Reloaded, Service};
+use figures::exporter::{self, Exporter, Look};
+
+/// What the command line says about it, which comes before the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Where monitoring systems read what is counted.
+    pub metrics: Option<Metrics>,
+    /// Where the web page and the API are.
+    pub web: Option<WebAddress>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Endpoints {
+    exporter: Exporter,
+    web: web::Server,
+}
+
+/// What is to be in force.
+pub struct Bound {
+    metrics: exporter::Bound,
+    web: endpoint::Bound<web::Web>,
+}
+
+impl Given {
+    fn metrics<'a>(&'a self, config: &'a Config) -> Option<&'a Metrics> {
+        self.metrics.as_ref().or(config.metrics.as_ref())
+    }
+
+    fn web(&self, config: &Config) -> Result<Option<web::Settings>, String> {
+        web::load(Web::at(self.web, config.web.as_ref())?.as_ref())
+    }
+
+    /// Takes the addresses of an instance that does not run yet. The error: which can't be had, and why.
+    pub fn bind(&self, config: &Config) -> Result<Bound, String> {
+        Ok(Bound { metrics: exporter::bind(self.metrics(config))?, web: web::bind(self.web(config)?)? })
+    }
+}
+
+impl Endpoints {
+    /// Of an instance that is looked at in this way, and asked by its service.
+    pub fn new(look: Look, service: Weak<Service>) -> Arc<Endpoints> {
+        Arc::new(Endpoints { exporter: exporter::exporter(look), web: web::server(service) })
+    }
+
+    /// Takes the addresses of another configuration; nothing has changed yet. The error: which can't be had, and why.
+    pub fn bind(&self, given: &Given, config: &Config) -> Result<Bound, String> {
+        let metrics = self.exporter.bind(given.metrics(config).cloned())?;
+        Ok(Bound { metrics, web: self.web.bind(given.web(config)?)? })
+    }
+
+    /// Puts in force what an instance starts with.
+    pub fn start(&self, bound: Bound) -> std::io::Result<()> {
+        self.exporter.put(bound.metrics)?;
+        self.web.put(bound.web)?;
+        Ok(())
+    }
+
+    /// Puts in force what a reload has bound.
+    pub fn put(&self, bound: Bound, reloaded: &mut Reloaded) {
+        let nowhere = || "nowhere".to_owned();
+        match self.exporter.put(bound.metrics) {
+            Ok(true) => reloaded.metrics = Some(self.exporter.url().unwrap_or_else(nowhere)),
+            Ok(false) => {}
+            Err(error) => reloaded.warnings.push(format!("metrics: {error}")),
+        }
+        match self.web.put(bound.web) {
+            Ok(true) => reloaded.web = Some(self.web.url().unwrap_or_else(nowhere)),
+            Ok(false) => {}
+            Err(error) => reloaded.warnings.push(format!("web: {error}")),
+        }
+    }
+
+    /// Where they are, a line each.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let of = |name: &str, url: Option<String>| url.map(|url| format!("{name}: {url}"));
+        [of("metrics", self.exporter.url()), of("web", self.web.url())].into_iter().flatten()
+    }
+
+    /// Answers nothing more.
+    pub fn stop(&self) {
+        self.exporter.stop();
+        self.web.stop();
+    }
+}

@@ -1,0 +1,220 @@
+//! The web page in a real browser: what it shows of a running instance, on a phone and on a desk, by keyboard alone.
+//! Run by `make compat`.
+//!
+//! Needs Chromium (`tools/setup compat` installs it), and fails without. UPDATE_DOCUMENTS=1 writes the pictures of
+//! docs/pictures.
+
+use std::os::unix::fs::PermissionsExt;
+
+use base64::Engine;
+use serde_json::json;
+
+#[allow(dead_code)]
+#[path = "../support/devtools.rs"]
+mod devtools;
+#[allow(dead_code)]
+#[path = "../support/instance.rs"]
+mod instance;
+#[allow(dead_code)]
+#[path = "../support/process.rs"]
+mod process;
+
+use devtools::Browser;
+use instance::{Instance, Runtime};
+use process::ROOT;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const PHONE: (u32, u32) = (360, 740);
+const DESK: (u32, u32) = (1280, 800);
+const VIEWS: [&str; 5] = ["overview", "graph", "tables", "controllers", "instance-view"];
+
+/// An application without devices but for a port that a capture comes in at; where its page is.
+fn start<'r>(runtime: &'r Runtime, app: &str, ports: &[(&str, &str)]) -> (Instance<'r>, String) {
+    let token = runtime.write("token", TOKEN);
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let text = std::fs::read_to_string(format!("{ROOT}/apps/{app}/{app}.toml")).unwrap();
+    let config = runtime.write("w.toml", &format!("[web]\nlisten = 0\ntoken_file = \"{token}\"\n{text}"));
+    let ports: Vec<String> = ports.iter().map(|(name, device)| format!("--port={name}={device}")).collect();
+    let ports = ports.iter().map(String::as_str);
+    let start: Vec<&str> = [app, "-c", &config, "--engine", "worker"].into_iter().chain(ports).collect();
+    let instance = runtime.start(&start);
+    let url = instance.stdout().lines().find_map(|line| line.strip_prefix("web: ").map(str::to_owned)).unwrap();
+    (instance, url)
+}
+
+fn switch(runtime: &Runtime) -> (Instance<'_>, String) {
+    let capture = format!("pcap:{ROOT}/examples/first.pcap");
+    let ports = ["p2", "p3", "p4", "svi1p", "svi2p"].map(|name| (name, "mem:"));
+    start(runtime, "l3switch", &[&[("p1", &*capture)][..], &ports].concat())
+}
+
+fn browser(runtime: &Runtime) -> Browser {
+    let folder = runtime.path("browser");
+    std::fs::create_dir(&folder).unwrap();
+    Browser::start(&folder)
+}
+
+/// Keeps a picture of what is seen beside the documents.
+fn keep(browser: &mut Browser, name: &str) {
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).unwrap();
+        assert!(picture.len() < 100_000, "{name}: {} bytes", picture.len());
+        std::fs::create_dir_all(format!("{ROOT}/docs/pictures")).unwrap();
+        std::fs::write(format!("{ROOT}/docs/pictures/{name}.webp"), picture).unwrap();
+    }
+}
+
+#[test]
+fn every_view_fits_on_a_phone_and_on_a_desk() {
+    let runtime = Runtime::new();
+    let (_instance, url) = switch(&runtime);
+    let mut browser = browser(&runtime);
+    for (size, is_dark) in [(PHONE, false), (DESK, true), (DESK, false), (PHONE, true)] {
+        for view in VIEWS {
+            browser.open(&format!("{url}#{view}"), size, is_dark);
+            browser.wait("document.getElementById('connection')?.textContent === 'Live'");
+            browser.wait(&format!("!document.getElementById('{view}').hidden"));
+            match view {
+                "overview" => browser.wait("document.querySelectorAll('#ports tbody tr').length === 6"),
+                "graph" => browser.wait("document.querySelectorAll('#drawing .node').length > 10"),
+                "tables" => browser.wait("document.querySelectorAll('#entries tbody tr').length > 0"),
+                _ => browser.wait("document.body.innerText.length > 100"),
+            }
+            // Only what can be scrolled by itself is wider.
+            let wide = browser.value("[document.documentElement.scrollWidth, innerWidth]");
+            assert!(wide[0].as_u64() <= wide[1].as_u64(), "{view} at {size:?}: {wide}");
+            let is_problem = browser.value("!document.getElementById('problem').hidden");
+            assert_eq!(is_problem, false, "{view}: {}", browser.value("document.body.innerText"));
+            // What a finger is to hit is large enough.
+            let small = browser.value(
+                "[...document.querySelectorAll('button, select, nav a')].filter((own) => own.offsetHeight > 0 && \
+                 own.offsetHeight < 36).map((own) => own.outerHTML)",
+            );
+            assert_eq!(small, json!([]), "{view}");
+            // Everything that can be used has a name.
+            let nameless = browser.value(
+                "[...document.querySelectorAll('input, select, button, [role=region], [role=button]')].filter((own) => \
+                 !(own.labels?.length || own.textContent.trim() || own.getAttribute('aria-label'))).length",
+            );
+            assert_eq!(nameless, 0, "{view}");
+            let (where_, light) =
+                (if size == PHONE { "phone" } else { "desk" }, if is_dark { "dark" } else { "light" });
+            if matches!((view, where_, light), ("graph", "desk", "light") | ("graph", "phone", "dark")) {
+                keep(&mut browser, &format!("web-{view}-{where_}"));
+            }
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn it_shows_what_the_instance_counts() {
+    let runtime = Runtime::new();
+    let (_instance, url) = switch(&runtime);
+    let mut browser = browser(&runtime);
+    browser.open(&url, DESK, false);
+    browser.wait("document.querySelectorAll('#ports tbody tr').length === 6");
+    let counters = runtime.json(&["counters"]);
+    let received = counters["ports"]["p1"]["rx_packets"].to_string();
+    browser.wait(&format!("document.querySelector('#ports tbody tr').cells[6].textContent === '{received}'"));
+    let dropped = counters["drops"].as_object().unwrap().values().filter(|count| **count != 0).count();
+    assert!(dropped > 0);
+    assert_eq!(browser.value("document.querySelectorAll('#drops tbody tr').length"), dropped);
+    browser.open(&format!("{url}#graph"), DESK, false);
+    let graph = runtime.json(&["graph"]);
+    // Each port comes in on one side and goes out on the other.
+    let nodes = graph["nodes"].as_array().unwrap().len() + 2 * 6;
+    browser.wait(&format!("document.querySelectorAll('#drawing .node').length === {nodes}"));
+    let wires = graph["edges"].as_array().unwrap().len();
+    browser.wait(&format!("document.querySelectorAll('#wires tbody tr').length === {wires}"));
+    // What runs them is seen by colour, and read.
+    browser.wait("document.querySelectorAll('.node.worker').length > 5");
+    assert_eq!(browser.value("document.querySelectorAll('.node.worker .small').length > 5"), true);
+    let overlaps = browser.value(
+        "(() => { const all = [...document.querySelectorAll('.node rect')].map((own) => own.getBoundingClientRect()); \
+         return all.filter((a, at) => all.slice(at + 1).some((b) => a.left < b.right && b.left < a.right && \
+         a.top < b.bottom && b.top < a.bottom)).length; })()",
+    );
+    assert_eq!(overlaps, 0);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_keyboard_is_enough() {
+    let runtime = Runtime::new();
+    let (instance, url) = switch(&runtime);
+    let mut browser = browser(&runtime);
+    browser.open(&url, DESK, false);
+    browser.wait("document.getElementById('connection')?.textContent === 'Live'");
+    // From one thing to the next, to the one that a selector tells.
+    let go = |browser: &mut Browser, selector: &str| {
+        for _ in 0..60 {
+            browser.press("Tab");
+            if browser.value(&format!("document.activeElement.matches({selector:?})")) == true {
+                return;
+            }
+        }
+        panic!("no way to {selector}");
+    };
+    go(&mut browser, "#token-button");
+    browser.press("Enter");
+    browser.wait("document.getElementById('token-dialog').open && document.activeElement.id === 'token'");
+    browser.write("not the token");
+    browser.press("Enter");
+    browser.wait("document.getElementById('problem').textContent === 'This is not the token.'");
+    go(&mut browser, "#token-button");
+    browser.press("Enter");
+    browser.write(TOKEN);
+    browser.press("Enter");
+    browser.wait("document.getElementById('token-button').textContent === 'Token ✓'");
+    go(&mut browser, "nav a[href='#tables']");
+    browser.press("Enter");
+    browser.wait("document.querySelectorAll('#table option').length > 3");
+    browser.value("document.getElementById('table').value = 'l3_forward.fib'");
+    browser.value("document.getElementById('table').dispatchEvent(new Event('change'))");
+    browser.wait("document.querySelectorAll('#entries tbody tr').length === 2");
+    go(&mut browser, "#set-key");
+    browser.write("10.9.0.0/16");
+    go(&mut browser, "#set-value");
+    browser.write("2");
+    browser.press("Enter");
+    browser.wait("document.querySelectorAll('#entries tbody tr').length === 3");
+    assert_eq!(runtime.json(&["table", "get", "l3_forward.fib", "10.9.0.0/16"])["value"], 2);
+    go(&mut browser, "#entries button[aria-label='Remove 10.9.0.0/16']");
+    browser.press("Enter");
+    browser.wait("document.getElementById('confirm').open");
+    go(&mut browser, "#confirm button[value=yes]");
+    browser.press("Enter");
+    browser.wait("document.querySelectorAll('#entries tbody tr').length === 2");
+    go(&mut browser, "nav a[href='#graph']");
+    browser.press("Enter");
+    go(&mut browser, ".node[aria-label^='l3_forward.route']");
+    browser.press("Enter");
+    browser.wait("document.getElementById('node').innerText.includes('bad_checksum')");
+    go(&mut browser, "nav a[href='#instance-view']");
+    browser.press("Enter");
+    go(&mut browser, "#stop");
+    browser.press("Enter");
+    go(&mut browser, "#confirm button[value=yes]");
+    browser.press("Enter");
+    instance.end().ok();
+    browser.wait("document.getElementById('connection').className === 'lost'");
+}
+
+#[test]
+fn controllers_answer_in_tables() {
+    let runtime = Runtime::new();
+    let (_instance, url) = start(&runtime, "splice", &[("clients", "mem:"), ("servers", "mem:")]);
+    let mut browser = browser(&runtime);
+    browser.open(&format!("{url}#controllers"), PHONE, true);
+    browser.wait("document.querySelectorAll('#queries option').length > 3");
+    browser.wait("document.querySelectorAll('#states tbody tr').length >= 1");
+    browser.value(
+        "(() => { const own = document.getElementById('queries'); own.value = [...own.options].findIndex((one) => \
+                   one.textContent === 'splice: servers'); document.getElementById('query').requestSubmit(); })()",
+    );
+    browser.wait("document.querySelectorAll('#answer table').length > 0");
+    let wide = browser.value("[document.documentElement.scrollWidth, innerWidth]");
+    assert!(wide[0].as_u64() <= wide[1].as_u64(), "{wide}");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
