@@ -1,10 +1,10 @@
 //! Responses whose heads the data path reads by itself (`heads` of the program), so that a worker and the controller
 //! have nothing to do for them.
 //!
-//! That may be where the connection was there before the request, the server's goes on after the response, and the whole
-//! request is known. Where Millrace closes behind the response, the data path adds the FIN, if all of it comes at once. Until the connection's next event the data path alone knows of such a response. Each event begins
-//! by finding out ([`Joined::catch_up`]), and ends the data path's part in it: so both never go on from different
-//! states.
+//! That may be where the connection was there before the request, the server's goes on after the response, and the
+//! whole request is known. Where Millrace closes behind the response, the data path adds the FIN, if all of it comes at
+//! once. Until the connection's next event the data path alone knows of such a response. Each event begins by finding
+//! out ([`Joined::catch_up`]), and ends the data path's part in it: so both never go on from different states.
 
 use wire::body::{Body, Framing};
 use wire::http::Response;

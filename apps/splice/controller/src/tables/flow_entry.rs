@@ -17,7 +17,8 @@ pub enum Mode {
     Closing,
     /// Those that do nothing but acknowledge less than the flow entry's limit pass.
     Finishing,
-    /// All go to the controller but a response that begins at the limit and whose head is plain: the data path reads it.
+    /// All go to the controller but a response that begins at the limit and whose head is plain: the data path reads
+    /// it.
     Awaiting,
     /// As limited, by such a head: see [`answered`](super::answered).
     Answered,
