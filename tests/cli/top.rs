@@ -79,6 +79,19 @@ fn the_terminal_is_given_back() {
     }
 }
 
+/// With the window of a terminal, or the connection to another machine, that it runs on.
+#[test]
+fn it_ends_with_its_terminal() {
+    let runtime = Runtime::new();
+    let _instance = patch(&runtime);
+    let mut top = Terminal::start(&runtime.command(&["top"]), SIZE);
+    top.wait_for("1 overview");
+    top.close();
+    // By the signal, or as nothing can be read any more.
+    let status = top.end();
+    assert!(matches!(status, Some(0 | 2)), "{status:?}");
+}
+
 #[test]
 fn without_a_terminal_or_an_instance_it_says_so() {
     let runtime = Runtime::new();

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::dup;
@@ -21,11 +23,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The program and its terminal; it is killed when this is dropped.
 pub struct Terminal {
     child: Child,
-    /// The end of a person who looks and types.
-    ours: File,
+    /// The end of a person who looks and types; none where they have gone.
+    ours: Option<File>,
     /// The program's end, which stays open so that it can be looked at when the program has ended.
     theirs: OwnedFd,
     screen: Arc<Mutex<Parser>>,
+    /// Whether the reader of that end is to let go of it, and the reader.
+    is_over: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Terminal {
@@ -46,14 +51,21 @@ impl Terminal {
         let ours = File::from(ends.master);
         let screen = Arc::new(Mutex::new(Parser::new(rows, columns, 0)));
         let (mut read, shown) = (ours.try_clone().unwrap(), screen.clone());
-        thread::spawn(move || {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let reader = thread::spawn(move || {
             let mut some = [0; 4096];
-            // An error is the end of the terminal.
-            while let Ok(length @ 1..) = read.read(&mut some) {
+            while !over.load(Ordering::Relaxed) {
+                let mut wait = [PollFd::new(read.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut wait, 20_u8) == Ok(0) {
+                    continue;
+                }
+                // An error is the end of the terminal.
+                let Ok(length @ 1..) = read.read(&mut some) else { return };
                 shown.lock().unwrap().process(&some[..length]);
             }
         });
-        Terminal { child, ours, theirs: ends.slave, screen }
+        Terminal { child, ours: Some(ours), theirs: ends.slave, screen, is_over, reader: Some(reader) }
     }
 
     /// Its process id.
@@ -63,7 +75,14 @@ impl Terminal {
 
     /// Types something.
     pub fn type_in(&mut self, text: &str) {
-        self.ours.write_all(text.as_bytes()).unwrap();
+        self.ours.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Closes the window.
+    pub fn close(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.reader.take().into_iter().for_each(|reader| reader.join().unwrap());
+        self.ours = None;
     }
 
     /// What stands there now.

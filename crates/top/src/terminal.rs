@@ -1,12 +1,15 @@
 //! The terminal: taken, read, given back whatever happens.
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cli::failure::Failure;
 use control::socket::{Client, ClientError};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -95,5 +98,17 @@ pub fn run(
 
 /// What comes within a turn.
 fn next() -> io::Result<Option<Event>> {
-    if event::poll(TURN)? { event::read().map(Some) } else { Ok(None) }
+    // A terminal that is gone is readable for ever, and crossterm reads nothing of it for as long.
+    let stdin = io::stdin();
+    let mut wait = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut wait, PollTimeout::try_from(TURN).unwrap_or(PollTimeout::MAX)) {
+        // Such as that the window has changed.
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    if wait[0].revents().is_some_and(|found| found.intersects(gone)) {
+        return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it is gone"));
+    }
+    if event::poll(Duration::ZERO)? { event::read().map(Some) } else { Ok(None) }
 }
