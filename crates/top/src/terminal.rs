@@ -1,6 +1,7 @@
 //! The terminal: taken, read, given back whatever happens.
 
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use crate::model::Model;
 const TURN: Duration = Duration::from_millis(100);
 
 /// A terminal that was taken. It is given back when this is dropped; where anything panics before its message.
-pub struct Screen(DefaultTerminal);
+pub struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Takes the terminal.
@@ -38,13 +39,15 @@ impl Screen {
                  --openmetrics`",
             ));
         }
-        ratatui::try_init().map(Screen).map_err(refused)
+        ratatui::try_init().map(|own| Screen(ManuallyDrop::new(own))).map_err(refused)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // A terminal that is gone needs nothing back. Its own drop would say so on standard error, which is gone, too,
+        // and panic.
+        let _ = self.0.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
