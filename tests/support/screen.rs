@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{Termios, tcgetattr};
@@ -38,6 +39,8 @@ impl Terminal {
     pub fn start(program: &Command, (rows, columns): (u16, u16)) -> Terminal {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = openpty(Some(&size), None).unwrap();
+        // A program that has it, too, never sees the window close.
+        fcntl(&ends.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let end = || dup(&ends.slave).unwrap();
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(program.get_program()).args(program.get_args()).env("TERM", "xterm-256color");
