@@ -77,8 +77,8 @@ pub fn drops(drops: &IndexMap<String, u64>) -> String {
 /// The same with rates and shares, the most frequent first; `before` is what was counted so long ago.
 pub fn drop_rates(drops: &IndexMap<String, u64>, before: Option<(&IndexMap<String, u64>, Duration)>) -> String {
     let sum: u64 = drops.values().sum();
-    let row = |name: &str, count: u64, old: fn(&IndexMap<String, u64>, &str) -> u64| {
-        let per_second = before.map(|(before, time)| rate(per_second(count, old(before, name), time.as_secs_f64())));
+    let row = |name: &str, count: u64, old: &dyn Fn(&IndexMap<String, u64>) -> u64| {
+        let per_second = before.map(|(before, time)| rate(per_second(count, old(before), time.as_secs_f64())));
         let share = format!("{:.1} %", count as f64 * 100.0 / sum.max(1) as f64);
         vec![name.to_owned(), grouped(count), per_second.unwrap_or_else(|| "-".into()), share]
     };
@@ -86,9 +86,9 @@ pub fn drop_rates(drops: &IndexMap<String, u64>, before: Option<(&IndexMap<Strin
         drops.iter().map(|(name, count)| (name, *count)).filter(|(_, count)| *count > 0).collect();
     // Those that are as frequent stay in the program's order.
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let one = |before: &IndexMap<String, u64>, name: &str| before.get(name).copied().unwrap_or(0);
-    let mut rows: Vec<Vec<String>> = counts.into_iter().map(|(name, count)| row(name, count, one)).collect();
-    rows.push(row("all", sum, |before, _| before.values().sum()));
+    let one = |(name, count): (&String, u64)| row(name, count, &|before| before.get(name).copied().unwrap_or(0));
+    let mut rows: Vec<Vec<String>> = counts.into_iter().map(one).collect();
+    rows.push(row("all", sum, &|before| before.values().sum()));
     let mut out = String::new();
     table(&mut out, &[DROPS[0], DROPS[1], "per second", "share"], rows);
     out

@@ -23,18 +23,18 @@ impl<'l> Span<'l> {
     /// How often per second something was counted, or in another unit of it. A counter that was not there yet, or was
     /// higher, has begun anew since.
     pub fn rate(&self, count: impl Fn(&Counters) -> Option<u64>) -> Option<f64> {
-        let before = self.before?;
-        let seconds = (self.now.at - before.at).as_secs_f64();
-        let (new, old) = (count(&self.now.counters)?, count(&before.counters).unwrap_or(0));
-        Some(per_second(new, old, seconds))
+        self.since(|look| count(&look.counters))
     }
 
     /// The same for what the status has of a controller.
     pub fn wakes(&self, controller: &str) -> Option<f64> {
+        self.since(|look| look.status.controllers.get(controller).map(|own| own.wakes))
+    }
+
+    fn since(&self, count: impl Fn(&Look) -> Option<u64>) -> Option<f64> {
         let before = self.before?;
-        let wakes = |look: &Look| look.status.controllers.get(controller).map(|own| own.wakes);
-        let (new, old) = (wakes(self.now)?, wakes(before).unwrap_or(0));
-        Some(per_second(new, old, (self.now.at - before.at).as_secs_f64()))
+        let seconds = (self.now.at - before.at).as_secs_f64();
+        Some(per_second(count(self.now)?, count(before).unwrap_or(0), seconds))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Routes of the API. Each is one request of the control socket, and gives the same object.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Path, Query, State};
@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use control::application::Offered;
 use control::entries::typed;
 use control::socket::{
-    Caller, Code, Counters, Entry, Found, Graph, MAX_FOUND, Refusal, Reloaded, Request, Service, Status, TableInfo,
+    Caller, Code, Counters, Entry, Found, Graph, Refusal, Reloaded, Request, Service, Status, TableInfo, USUALLY_FOUND,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ async fn find_entries(
     Path(table): Path<String>,
     Query(Wanted { search, after, limit }): Query<Wanted>,
 ) -> Response {
-    let (after, limit) = (after.as_deref().map(typed), limit.unwrap_or(MAX_FOUND / 10));
+    let (after, limit) = (after.as_deref().map(typed), limit.unwrap_or(USUALLY_FOUND));
     api.ask(asker, Request::TableFind { table, search, after, limit }).await
 }
 
@@ -359,5 +359,6 @@ async fn stop(State(api): State<Api>, asker: Asker) -> Response {
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "reading", responses((status = 200, description = "The answer", body = Any)))]
 async fn description() -> Response {
     // Plain data, so this can't fail.
-    json_text(document().to_json().expect("a document is JSON"))
+    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_json().expect("a document is JSON"));
+    json_text(TEXT.clone())
 }

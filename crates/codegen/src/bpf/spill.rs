@@ -77,26 +77,21 @@ fn counted(body: &Body) -> BTreeSet<Value> {
         let leaves: Vec<Value> = leaves.collect();
         // A loop that ends by its counter may be left for other reasons, too, of which nothing must be known.
         let is_number = |value: Value| matches!(definitions.op(value), Some(Op::Const(_)));
-        let counts = |condition: &Value| all_of(*condition, sources, is_number);
+        let counts = |condition: &Value| {
+            origins([*condition], sources).into_iter().all(|value| is_number(value) || !sources(value).is_empty())
+        };
         let counting: Vec<Value> = leaves.iter().copied().filter(counts).collect();
         stays.extend(if counting.is_empty() { leaves } else { counting });
     }
-    let mut work: Vec<Value> = stays.iter().copied().collect();
-    while let Some(value) = work.pop() {
-        work.extend(sources(value).into_iter().filter(|value| stays.insert(*value)));
-    }
-    stays
+    origins(stays, sources)
 }
 
-/// Whether all that a value comes from in the end are `numbers`.
-fn all_of(value: Value, sources: impl Fn(Value) -> Vec<Value>, is_number: impl Fn(Value) -> bool) -> bool {
-    let (mut seen, mut work) = (BTreeSet::from([value]), vec![value]);
+/// Values, and all that they come from.
+fn origins(values: impl IntoIterator<Item = Value>, sources: impl Fn(Value) -> Vec<Value>) -> BTreeSet<Value> {
+    let mut found: BTreeSet<Value> = values.into_iter().collect();
+    let mut work: Vec<Value> = found.iter().copied().collect();
     while let Some(value) = work.pop() {
-        let from = sources(value);
-        if from.is_empty() && !is_number(value) {
-            return false;
-        }
-        work.extend(from.into_iter().filter(|value| seen.insert(*value)));
+        work.extend(sources(value).into_iter().filter(|value| found.insert(*value)));
     }
-    true
+    found
 }

@@ -38,7 +38,7 @@ pub use graph::{Edge, Graph, Node, NodeKind};
 pub use overview::{About, Overview, Seen};
 pub use protocol::{
     Code, ControllerState, Counters, Entry, Found, MAX_FOUND, PortState, Refusal, Reloaded, Reply, Request, Status,
-    TableInfo, TimerState,
+    TableInfo, TimerState, USUALLY_FOUND,
 };
 pub use server::{MAX_REQUEST, Server};
 pub use service::{Caller, Reload, Service};

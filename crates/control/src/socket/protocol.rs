@@ -96,8 +96,10 @@ pub enum Request {
 pub const MAX_FOUND: usize = 1000;
 
 /// How many it gives where it is not said.
+pub const USUALLY_FOUND: usize = 100;
+
 fn some() -> usize {
-    100
+    USUALLY_FOUND
 }
 
 /// A line of a reply.

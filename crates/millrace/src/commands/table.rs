@@ -9,7 +9,7 @@ use cli::remote::{Remote, failed, print_json};
 use cli::report;
 use cli::say;
 use control::entries::{text, typed};
-use control::socket::{Entry, Found, MAX_REQUEST, Request, TableInfo};
+use control::socket::{Entry, Found, MAX_REQUEST, Request, TableInfo, USUALLY_FOUND};
 use serde_json::{Value as Json, json};
 
 /// Bytes of a request beside its entries.
@@ -76,7 +76,7 @@ enum Action {
         #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
         after: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, value_name = "N", default_value_t = USUALLY_FOUND)]
         limit: usize,
         #[command(flatten)]
         remote: Remote,

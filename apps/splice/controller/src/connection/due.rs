@@ -10,7 +10,7 @@ use super::context::Context;
 use super::exchange::{Ending, LOOK};
 use super::send::{RESEND, spread};
 use super::state::{Connection, Joined, Reading, State};
-use crate::tables::flow_entry::{Mode, are_over};
+use crate::tables::flow_entry::are_over;
 
 impl Connection {
     /// When something must be done about it next.
@@ -84,8 +84,7 @@ impl Joined {
         let server = cx.entry(&u.conn.peer.key)?;
         let done = cl.requests.is_done() && u.conn.responses.is_done() && u.has_all();
         let has_it = !before(client.acked, u.response_end());
-        let between = matches!(client.mode, Mode::Limited | Mode::Acknowledging) && client.ended == 0;
-        (done && has_it && between).then(|| client.seen.max(server.seen))
+        (done && has_it && client.is_between_requests()).then(|| client.seen.max(server.seen))
     }
 
     /// The server does not take the request, or does not answer it.

@@ -15,7 +15,6 @@ use super::send::spread;
 use super::serving::passthrough;
 use super::state::{Joined, Leftover, State};
 use super::upstream::Upstream;
-use crate::tables::flow_entry::Mode;
 
 impl State {
     /// A segment of the server.
@@ -293,8 +292,7 @@ impl Joined {
         let (answered, end) = (self.upstream.conn.responses.is_done(), self.upstream.response_end());
         cl.hear(cx);
         self.upstream.hear(cx);
-        let open = [Mode::Limited, Mode::Acknowledging];
-        let both_open = cx.entry(&cl.key).is_some_and(|entry| open.contains(&entry.mode) && entry.ended == 0);
+        let both_open = cx.entry(&cl.key).is_some_and(|entry| entry.is_between_requests());
         let done = answered && cl.is_delivered(&self.upstream) && !before(cl.acked, end);
         if !done || !both_open || !cl.persistence.keeps_alive() {
             return self.into_leftover().kill(cl, cx);

@@ -46,10 +46,10 @@ impl Answered {
 
 impl FlowEntry {
     /// Keeps what the data path has read of a response that the controller does not know of: `before` is the entry that
-    /// this one replaces, of the same connection.
+    /// this one replaces. Where they do not lead to the same connection it is nothing of this one's.
     pub fn keep_answer(self, before: &FlowEntry) -> FlowEntry {
         let is_known = self.facts & RESPONSE != 0 || self.limit == before.limit;
-        if before.mode != Mode::Answered || is_known {
+        if before.mode != Mode::Answered || before.to != self.to || is_known {
             return self;
         }
         let FlowEntry { mode, limit, framing, facts, acked, edge, .. } = *before;

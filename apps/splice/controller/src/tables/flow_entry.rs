@@ -79,6 +79,12 @@ pub fn are_over(ended: [u8; 2]) -> bool {
 }
 
 impl FlowEntry {
+    /// Of a client's entry: whether all that it acknowledges passes, the next request does not, and neither side has
+    /// ended anything.
+    pub fn is_between_requests(&self) -> bool {
+        matches!(self.mode, Mode::Limited | Mode::Acknowledging) && self.ended == 0
+    }
+
     /// Keeps what the data path has noted in the entry that this one replaces, where both lead to the same connection.
     /// An entry that holds segments notes no acknowledgements.
     pub fn keep_noted(mut self, before: Option<&FlowEntry>) -> FlowEntry {

@@ -210,13 +210,12 @@ impl<T: Tables> FlowTable<T> {
     }
 
     /// As [`FlowTable::set`], with what it was by then.
-    fn exchange(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> Result<Option<FlowEntry>, TableError> {
+    fn exchange(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> Result<Option<Packed>, TableError> {
         let keeps_source = !leads_on(flow_key, flow) || flow.to.src == flow_key.src;
         let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { flow.to.src };
         let next_hop = NextHop { src, mac: flow.dst_mac, port: flow.port };
         let number = self.next_hops.number(&next_hop).or_else(|| self.add(next_hop)).ok_or(TableError::Full)?;
-        let before = self.tables.set_entry(flow_key, &Packed::of(flow_key, flow, number))?;
-        Ok(before.map(|before| self.unpacked(flow_key, &before)))
+        self.tables.set_entry(flow_key, &Packed::of(flow_key, flow, number))
     }
 
     /// Replaces one that was read a moment ago. What has passed since is not forgotten: a FIN or a reset, and a
@@ -224,8 +223,8 @@ impl<T: Tables> FlowTable<T> {
     /// room.
     pub fn update(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
         let before = match self.exchange(flow_key, flow) {
-            Ok(Some(before)) if before.to == flow.to => before,
-            Ok(_) => return true,
+            Ok(Some(before)) => self.unpacked(flow_key, &before),
+            Ok(None) => return true,
             Err(_) => return false,
         };
         let late = FlowEntry { ended: flow.ended | before.ended, ..flow.clone().keep_answer(&before) };
