@@ -117,3 +117,39 @@ fn where_nothing_can_run_in_the_kernel_it_says_why() {
     command.args(["emit", PATCH, "--target", "bpf", "--output", &scratch.path("no/such")]);
     assert!(run(command).failed_in_one_line(2).contains("no/such: cannot be written"));
 }
+
+/// A fence is an instruction of the processor and of the kernel, and the same key is looked up on both sides of it.
+#[test]
+fn a_fence_stays_between_two_look_ups() {
+    let scratch = Scratch::new();
+    let file = scratch.write(
+        "order.baker",
+        "import \"net/ether\";
+module m {
+    in ether input; out ether output;
+    hash<mac_addr_t, u32> seen[64];
+    ppf p(ether_packet_t *pkt) from input {
+        u32 *entry = seen[pkt->src];
+        if (entry != null) *entry = 7;
+        fence();
+        u32 *again = seen[pkt->src];
+        if (again != null && *again != 7) { packet_drop(pkt, malformed); return; }
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }
+",
+    );
+    let position = |text: &str, what: &str, from: usize| Some(text[from..].find(what)? + from);
+    let ir = millrace(&["emit", &file, "--target", "ir"]).ok();
+    let fence = position(&ir, " fence\n", 0).unwrap();
+    assert!(position(&ir, "lookup m.seen", 0).unwrap() < fence, "{ir}");
+    assert!(position(&ir, "lookup m.seen", fence).is_some(), "{ir}");
+    let asm = millrace(&["emit", &file, "--target", "asm"]).ok();
+    let fence = if cfg!(target_arch = "aarch64") { "dmb" } else { "mfence" };
+    assert_eq!(asm.matches(fence).count(), 1, "{asm}");
+    for hook in ["xdp", "tc"] {
+        let bpf = millrace(&["emit", &file, "--target", "bpf", "--hook", hook]).ok();
+        assert_eq!(bpf.matches("cmpxchg_64").count(), 1, "{hook}: {bpf}");
+    }
+}

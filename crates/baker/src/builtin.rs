@@ -57,6 +57,8 @@ pub enum Function {
     ChecksumNone,
     /// `now_ns()`
     NowNs,
+    /// `fence()`
+    Fence,
     /// `table_insert(table, key, value)`, `table_insert(set, key)`
     TableInsert,
     /// `table_insert_new(table, key, value)`, `table_insert_new(set, key)`
@@ -166,7 +168,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 36] = [
+pub static FUNCTIONS: [Builtin; 37] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -499,6 +501,17 @@ pub static FUNCTIONS: [Builtin; 36] = [
             "timer_cancel",
             "bool timer_cancel(table[key])",
             "Takes the deadline of an entry away; true where the entry is there.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        not_locked: Some("orders accesses to tables"),
+        ..row(
+            Function::Fence,
+            (0, 0),
+            "fence",
+            "fence()",
+            "What was stored in tables before is seen by all before anything is read from them behind it.",
         )
     },
     Builtin {

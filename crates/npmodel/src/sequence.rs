@@ -271,6 +271,8 @@ impl<'l, 'a> Sequence<'l, 'a> {
                 self.run(Unit::Branch, 2);
             }
             Op::Unlock { .. } => self.command(place.tables, Command::Write, 4, self.base()),
+            // Accesses of a thread keep their order there.
+            Op::Fence => {}
             Op::Insert { table, key, .. } | Op::Remove { table, key } => {
                 self.lookup(ppf, *table, key, None, touched);
                 let table = &program.tables[table.0 as usize];

@@ -86,6 +86,7 @@ impl CodeChecker<'_, '_> {
             | Function::PacketEnd
             | Function::PacketRequire
             | Function::HoldPut
+            | Function::Fence
             | Function::CounterAdd => {
                 unreachable!("they have no value, as their rows say")
             }
@@ -304,6 +305,7 @@ impl CodeChecker<'_, '_> {
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::PacketEnd => self.packet_end(&args)?,
             Function::PacketRequire => self.packet_require(&args)?,
+            Function::Fence => StmtKind::Fence,
             Function::CounterAdd => self.counter_add(&args)?,
             Function::HoldPut => self.hold_put(&args)?,
             _ => unreachable!("the others have a value, as their rows say"),

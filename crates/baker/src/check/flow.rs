@@ -370,6 +370,7 @@ impl<'a> Flow<'a> {
             | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
+            | StmtKind::Fence
             | StmtKind::Count(..) => {
                 for expr in statement.kind.expressions() {
                     self.value(&mut state, expr);

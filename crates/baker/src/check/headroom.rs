@@ -177,6 +177,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::HoldPut(..)
             | StmtKind::Require(..)
             | StmtKind::Count(..)
+            | StmtKind::Fence
             | StmtKind::Expr(_) => Some(heads),
         }
     }

@@ -259,6 +259,8 @@ pub enum StmtKind {
     HoldPut(TableId, Expr, Expr),
     /// `packet_require`: where the condition does not hold, all packets are dropped for the reason and the PPF ends.
     Require(Expr, Expr),
+    /// `fence`.
+    Fence,
     /// `counter_add`: counter, cell, amount.
     Count(CounterId, Expr, Expr),
     /// An expression for its effect.
@@ -461,6 +463,7 @@ impl StmtKind {
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,
+            StmtKind::Fence => Builtin::Fence,
             _ => return None,
         })
     }

@@ -86,6 +86,7 @@ macro_rules! one_level_down {
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)
                     | StmtKind::Return(None)
+                    | StmtKind::Fence
                     | StmtKind::Break
                     | StmtKind::Continue
                     | StmtKind::Block(_) => Vec::new(),

@@ -340,6 +340,8 @@ pub enum Op {
         /// The entry.
         entry: Value,
     },
+    /// What was stored in entries before is seen by all before anything is loaded from tables behind it.
+    Fence,
     /// Ends what [`Op::Lock`] began.
     Unlock {
         /// The entry.

@@ -151,6 +151,7 @@ impl Op {
                 const { &Row::effect("entry_store", &[Entry, Declared], To::None, Other).while_locked() }
             }
             Op::Lock { .. } => const { &Row::effect("lock", &[Entry], To::None, Other) },
+            Op::Fence => const { &Row::effect("fence", &[], To::None, Other) },
             Op::Unlock { .. } => const { &Row::effect("unlock", &[Entry], To::None, Other) },
             Op::Insert { .. } => const { &Row::effect("insert", &[], To::Bits(1), Other) },
             Op::Remove { .. } => const { &Row::effect("remove", &[], To::Bits(1), Other) },
@@ -173,7 +174,7 @@ impl Op {
     /// Visits the values that it uses, to change them.
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } => {}
+            Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } | Op::Fence => {}
             Op::Cast(_, a) | Op::IsNull(a) => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);

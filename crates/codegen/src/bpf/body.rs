@@ -283,6 +283,10 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 self.unlock_entry(*entry)?;
                 None
             }
+            Op::Fence => {
+                kernel.fence(state)?;
+                None
+            }
             op => return internal(format!("{op:?} cannot run in the kernel")),
         })
     }

@@ -13,6 +13,7 @@ use inkwell::{AtomicOrdering, AtomicRMWBinOp};
 
 use super::Kernel;
 use super::body::Ppf;
+use super::state::Field;
 use crate::CodegenError;
 use crate::internal;
 use crate::kernel::Verdict;
@@ -47,6 +48,13 @@ impl<'c> Kernel<'c, '_> {
         let order = AtomicOrdering::SequentiallyConsistent;
         let both = self.builder.build_cmpxchg(at, expected, new, order, order)?;
         Ok(self.builder.build_extract_value(both, 0, "")?.into_int_value())
+    }
+
+    /// Orders what was stored before against what is loaded behind it, as each atomic operation with a result does
+    /// (instruction-set.rst of the kernel; `BPF_CMPXCHG`). The word keeps its value.
+    pub(super) fn fence(&self, state: PointerValue<'c>) -> Res<()> {
+        let zero = self.long(0);
+        self.exchange(self.pointer(state, Field::Counters)?, zero, zero).map(drop)
     }
 
     /// Drops the packet at once where `ready` (1 bit) is 0: something stayed locked. `held` is freed before.

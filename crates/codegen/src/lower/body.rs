@@ -286,6 +286,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.unlock(*entry)?;
                 None
             }
+            Op::Fence => {
+                self.fence()?;
+                None
+            }
             Op::Insert { table, key, value, new } => {
                 self.note_change(*table, key)?;
                 Some(self.insert(*table, key, value, *new)?.into())

@@ -30,6 +30,12 @@ impl<'c> Ppf<'_, 'c, '_> {
         self.module.unlock_at(self.lock_of(entry)?)
     }
 
+    /// Orders what was stored before against what is loaded behind it.
+    pub fn fence(&self) -> Res<()> {
+        self.module.builder.build_fence(AtomicOrdering::SequentiallyConsistent, false, "")?;
+        Ok(())
+    }
+
     fn lock_of(&self, entry: Value) -> Res<PointerValue<'c>> {
         let (entry, layout) = self.entry(entry)?;
         self.module.lock_in(entry, layout)

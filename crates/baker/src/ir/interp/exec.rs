@@ -298,7 +298,7 @@ impl Machine {
                 return Ok(());
             }
             // Packets go through one after the other.
-            Op::Lock { .. } | Op::Unlock { .. } => return Ok(()),
+            Op::Lock { .. } | Op::Unlock { .. } | Op::Fence => return Ok(()),
             Op::Insert { table, key, value, new } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));

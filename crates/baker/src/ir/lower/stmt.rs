@@ -93,6 +93,7 @@ impl<'p> Lowering<'p> {
                 let amount = self.value(amount);
                 self.b.effect(Op::Count { counter: *counter, index, amount });
             }
+            StmtKind::Fence => self.b.effect(Op::Fence),
             StmtKind::Expr(expr) => {
                 self.values(expr, expr.ty);
             }

@@ -288,6 +288,7 @@ impl<'a> Checker<'a> {
             | Op::Pull { .. }
             | Op::Copy { .. }
             | Op::Create
+            | Op::Fence
             | Op::Discard { .. }
             | Op::IsNull(_) => {}
         }
