@@ -200,3 +200,51 @@ fn outlasts(driver: &'static str, hook: &str) {
     let left: Vec<_> = std::fs::read_dir(&rig.state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["tables.redb"]);
 }
+
+/// What the control plane has set last may not be on the disk yet when the process is killed.
+#[test]
+fn what_was_set_last_is_read_from_the_kernels_memory() {
+    let (box_, hosts) = network();
+    let runtime = Runtime::new();
+    let program = "import \"net/ether\";
+module m {
+    in ether input; out ether output;
+    array<u8> ports[64];
+    array<u8> others[2000];
+    ppf p(ether_packet_t *pkt) from input {
+        pkt->metadata.tx.port = ports[pkt->metadata.rx.port];
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }
+";
+    let (file, state) = (runtime.write("sw.baker", program), runtime.path("state"));
+    let rig = Rig { driver: "xdp", runtime, box_, file, state };
+    for host in &hosts {
+        host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
+    }
+    let end = |mut millrace: Running, signal| {
+        millrace.signal(signal).unwrap();
+        millrace.wait(PATIENCE).unwrap()
+    };
+    let millrace = rig.start();
+    rig.ask(&["table", "set", "m.others", "1999", "9"]);
+    rig.ask(&["table", "set", "m.others", "7", "8"]);
+    end(millrace, Signal::SIGTERM);
+    // The disk as it is now is what the third process finds.
+    let database = std::path::Path::new(&rig.state).join("tables.redb");
+    let earlier = std::fs::read(&database).unwrap();
+    let millrace = rig.start();
+    rig.ask(&["table", "set", "m.ports", "1", "2"]);
+    rig.ask(&["table", "set", "m.others", "1999", "10"]);
+    rig.ask(&["table", "set", "m.others", "7", "0"]);
+    end(millrace, Signal::SIGKILL);
+    std::fs::write(&database, earlier).unwrap();
+    let millrace = rig.start();
+    assert_eq!(["1999", "7"].map(|index| rig.ask(&["table", "get", "m.others", index])), ["10\n", "0\n"]);
+    let [left, mut right] = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+    let frame = ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[1; 60]);
+    left.send(&frame).unwrap();
+    assert_eq!(right.recv(PATIENCE).unwrap(), Some(frame));
+    end(millrace, Signal::SIGTERM);
+}

@@ -27,7 +27,7 @@ fn connections_outlast_a_process_that_is_killed() {
             } else {
                 proxy.end_and_start()
             }
-            assert!(proxy.said().contains("connections of the process before go on"), "{}", proxy.said());
+            proxy.wait("nothing goes on", |proxy| proxy.said().contains("connections of the process before go on"));
             for (client, taken) in clients.iter_mut().zip(&mut taken) {
                 let mut more = vec![0; BYTES];
                 let read = client.0.read_exact(&mut more);

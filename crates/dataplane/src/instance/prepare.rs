@@ -160,8 +160,10 @@ impl Prepared {
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let mtus = Mtus::start(&program, tables.clone(), &site.mtu_ports)?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(waiting, &named, observer.roster())?;
+        // Before controllers: they take up what the program of an ended process has in its tables, which that one must
+        // not change any more. What is handed over meanwhile waits at the workers' sockets.
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
+        let controllers = Controllers::start(waiting, &named, observer.roster())?;
         let worker_pool = WorkerPool::start(workers)?;
         Ok(Instance { controllers, worker_pool, site, program, externs, end_counters, tables, observer, sweeper, mtus })
     }

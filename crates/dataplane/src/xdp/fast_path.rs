@@ -311,7 +311,7 @@ impl FastPath {
         ];
         let maps = maps.into_iter().filter_map(|(name, map)| Some((name, map?)));
         let objects = [("program", loaded.program()), ("memory", memory.map())].into_iter().chain(maps).collect();
-        let tables = previous::describe(&part.program, memory.memory().size, &memory.memory().tables);
+        let tables = previous::describe(&part.program, memory.memory());
         pins.name(&Named { objects, tables }).map(Some)
     }
 

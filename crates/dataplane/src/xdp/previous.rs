@@ -1,7 +1,7 @@
 //! The previous instance: the program that an ended process left in the kernel, and the tables that its packets still
 //! change.
 //!
-//! Arrays and hash tables lie in the memory as they are; routes are the control plane's and not read from there.
+//! Arrays and hash tables lie in the memory as they are; routes are the control plane's and come from the disk.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use baker::ir::{Program, Table, TableEntry, TableId};
 use codegen::abi::{HashBucket, HashEntry, unpack_key};
-use codegen::kernel::TableLocation;
+use codegen::kernel::{Memory, TableLocation};
 
 use super::pins::Pins;
 use super::sys;
@@ -26,6 +26,8 @@ type Values = HashMap<(TableId, Vec<u128>), Vec<u128>>;
 pub struct PreviousInstance {
     memory: Mapping,
     size: usize,
+    /// Where the process had the memory: what its addresses count from.
+    base: u64,
     /// Name, what it was declared as, and where it lies.
     tables: Vec<(String, String, EntryLayout)>,
     /// What was handed on; none: nothing is to be.
@@ -35,22 +37,39 @@ pub struct PreviousInstance {
 /// Where entries lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryLayout {
-    Array { entries: usize },
-    Hash { buckets: usize, count: usize, entries: usize },
+    Array {
+        entries: usize,
+    },
+    /// Where the word at `control` says.
+    Published {
+        control: usize,
+    },
+    Hash {
+        buckets: usize,
+        count: usize,
+        entries: usize,
+    },
 }
 
-/// What lies where, in lines: the memory's size, then for each table its place, name and declaration.
-pub fn describe(program: &Program, size: u64, locations: &[TableLocation]) -> String {
-    let mut text = format!("{size}\n");
-    for (table, layout) in program.tables.iter().zip(locations) {
+/// What lies where, in lines: the memory's size and address, then for each table its place, name and declaration.
+pub fn describe(program: &Program, memory: &Memory) -> String {
+    let mut text = format!("{} {}\n", memory.size, memory.base);
+    for (table, layout) in program.tables.iter().zip(&memory.tables) {
         let layout = match layout {
             TableLocation::Array { entries } => format!("array {entries}"),
             TableLocation::Hash { buckets, count, entries, .. } => format!("hash {buckets} {count} {entries}"),
-            TableLocation::Published { .. } | TableLocation::Lpm { .. } | TableLocation::Trie { .. } => continue,
+            TableLocation::Published { control } => format!("published {control}"),
+            TableLocation::Lpm { .. } | TableLocation::Trie { .. } => continue,
         };
         text += &format!("{layout}\t{}\t{}\n", table.name, declared(program, table));
     }
     text
+}
+
+/// A value that was `before`, with what has changed in `there`; in other fields, and where both changed, as `here`.
+fn merged(before: &[u128], there: &[u128], here: &[u128]) -> Vec<u128> {
+    let field = |((before, there), here): ((&u128, &u128), &u128)| if here == before { *there } else { *here };
+    before.iter().zip(there).zip(here).map(field).collect()
 }
 
 /// All that decides how the entries of a table lie.
@@ -71,6 +90,7 @@ fn layout(text: &str) -> Option<EntryLayout> {
     let mut number = || words.next()?.parse().ok();
     match kind {
         "array" => Some(EntryLayout::Array { entries: number()? }),
+        "published" => Some(EntryLayout::Published { control: number()? }),
         "hash" => Some(EntryLayout::Hash { buckets: number()?, count: number()?, entries: number()? }),
         _ => None,
     }
@@ -104,7 +124,10 @@ impl PreviousInstance {
         let damaged =
             || io::Error::new(io::ErrorKind::InvalidData, "what describes the tables of the program is damaged");
         let mut lines = described.lines();
-        let size: usize = lines.next().and_then(|line| line.parse().ok()).ok_or_else(damaged)?;
+        let mut numbers = lines.next().unwrap_or_default().split(' ').map(str::parse::<u64>);
+        let size = numbers.next().and_then(Result::ok).and_then(|size| size.try_into().ok()).ok_or_else(damaged)?;
+        // Versions before this one have no address, and no table that needs it.
+        let base = numbers.next().transpose().map_err(|_| damaged())?.unwrap_or_default();
         let table = |line: &str| {
             let mut parts = line.split('\t');
             let layout = layout(parts.next()?)?;
@@ -112,11 +135,11 @@ impl PreviousInstance {
         };
         let tables = lines.map(|line| table(line).ok_or_else(damaged)).collect::<io::Result<Vec<_>>>()?;
         let memory = Mapping::of_fd(memory.as_raw_fd(), size)?;
-        Ok(PreviousInstance { memory, size, tables, given: None })
+        Ok(PreviousInstance { memory, size, base, tables, given: None })
     }
 
-    /// The entries of a table that packets change and that is declared as it was, as they are kept
-    /// ([`Tables::dump_kept`]). `None` where there is none.
+    /// The entries of a table that is declared as it was, as they are kept ([`Tables::dump_kept`]). `None` where there
+    /// is none.
     fn entries(&self, program: &Program, id: TableId) -> Option<Vec<TableEntry>> {
         let table = &program.tables[id.0 as usize];
         let declared = declared(program, table);
@@ -131,18 +154,19 @@ impl PreviousInstance {
             numbers
         };
         let size = value.size as usize;
+        let array = |entries: usize| {
+            let entry = |index: u32| {
+                let bytes = self.bytes(entries.checked_add(index as usize * size)?, size)?;
+                let value = numbers(&bytes);
+                let is_set = value.iter().any(|n| *n != 0);
+                is_set.then(|| TableEntry { key: vec![index.into()], prefix_len: None, value })
+            };
+            (0..table.capacity).filter_map(entry).collect()
+        };
         Some(match *layout {
-            EntryLayout::Array { entries } => {
-                let entry = |index: u32| {
-                    let bytes = self.bytes(entries + index as usize * size, size)?;
-                    let value = numbers(&bytes);
-                    value.iter().any(|n| *n != 0).then_some(TableEntry {
-                        key: vec![index.into()],
-                        prefix_len: None,
-                        value,
-                    })
-                };
-                (0..table.capacity).filter_map(entry).collect()
+            EntryLayout::Array { entries } => array(entries),
+            EntryLayout::Published { control } => {
+                array(usize::try_from(self.word64(control)?.checked_sub(self.base)?).ok()?)
             }
             EntryLayout::Hash { buckets, count, entries } => {
                 let entry = HashEntry::new(key, &value);
@@ -194,9 +218,11 @@ impl PreviousInstance {
         count
     }
 
-    /// Hands on what packets have changed here since the last time, where the new program has not changed it since.
-    /// Where both change a value at that time, the new one's changes count. Nothing where nothing was handed on before,
-    /// as whoever starts has begun without a state.
+    /// Hands on what packets have changed here since the last time, field by field. Where packets of both programs
+    /// change a field at that time, the new one's change counts; what either has removed is gone. Nothing where nothing
+    /// was handed on before, as whoever starts has begun without a state.
+    ///
+    /// Controllers must not run yet: this would undo what they change at the same time.
     pub fn catch_up(&mut self, program: &Program, tables: &Tables) {
         let Some(given) = self.given.take() else { return };
         let now = self.all(program);
@@ -207,11 +233,14 @@ impl PreviousInstance {
             .flat_map(|id| tables.dump_kept(id).into_iter().map(move |entry| ((id, entry.key), entry.value)))
             .collect();
         for (at, value) in &now {
-            if given.get(at) != Some(value) && current.get(at) == given.get(at) {
-                let entry = TableEntry { key: at.1.clone(), prefix_len: None, value: value.clone() };
-                // A table that is full by now has newer entries.
-                let _ = tables.insert_kept(at.0, &entry);
-            }
+            let value = match (given.get(at), current.get(at)) {
+                (None, None) => value.clone(),
+                (Some(before), Some(here)) if before != value => merged(before, value, here),
+                _ => continue,
+            };
+            let entry = TableEntry { key: at.1.clone(), prefix_len: None, value };
+            // A table that is full by now has newer entries.
+            let _ = tables.insert_kept(at.0, &entry);
         }
         for (at, value) in given.iter().filter(|(at, _)| !now.contains_key(*at)) {
             if current.get(at) == Some(value) {
@@ -234,7 +263,7 @@ impl PreviousInstance {
     }
 
     fn word64(&self, at: usize) -> Option<u64> {
-        let inside = at.is_multiple_of(8) && at + 8 <= self.size;
+        let inside = at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.size);
         // SAFETY: as above.
         inside.then(|| unsafe { AtomicU64::from_ptr(self.memory.ptr().add(at).cast()) }.load(Ordering::Relaxed))
     }
@@ -249,6 +278,6 @@ impl PreviousInstance {
             // SAFETY: inside of the mapping.
             (at < self.size).then(|| unsafe { AtomicU8::from_ptr(self.memory.ptr().add(at)) }.load(Ordering::Relaxed))
         };
-        (at..at + len).map(byte).collect()
+        (at..at.checked_add(len)?).map(byte).collect()
     }
 }
