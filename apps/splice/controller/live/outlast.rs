@@ -98,6 +98,9 @@ pub fn make_patient(splice: &Splice) {
     // the process, it asks more often, too.
     for host in [&*splice.client, &splice.servers] {
         let _ = host.check(&["sysctl", "-qw", "net.ipv4.tcp_rto_max_ms=1000"]);
+        // BBR, which some machines have as default, takes the time without a process for a slow path, and goes on at
+        // some packets a second for a minute.
+        host.check(&["sysctl", "-qw", "net.ipv4.tcp_congestion_control=reno"]).unwrap();
         host.check(&["sysctl", "-qw", "net.ipv4.tcp_retries2=255"]).unwrap();
         // Then the kernel sends to it without a worker.
         host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();

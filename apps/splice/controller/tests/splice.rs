@@ -5,6 +5,8 @@
 mod common;
 #[path = "splice/configured.rs"]
 mod configured;
+#[path = "splice/crashes.rs"]
+mod crashes;
 #[path = "splice/edges.rs"]
 mod edges;
 #[path = "splice/faults.rs"]

@@ -124,6 +124,8 @@ impl Joined {
             if self.pass_if_overtaken(cl, cx) {
                 self.update_entries(cl, cx);
                 cx.push(Effect::Relay);
+            } else if !self.upstream.is_silent() {
+                cl.tell_gap(&self.upstream, cx);
             }
             return State::Joined(self);
         }

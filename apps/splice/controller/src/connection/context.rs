@@ -63,6 +63,7 @@ impl<'c> Context<'c> {
                     found = Some(entry.clone().keep_noted(found.as_ref()))
                 }
                 Effect::Remove(own) if own == key => found = None,
+                Effect::LetGo(own) if own.key == *key => found = own.entry.clone(),
                 _ => {}
             }
         }

@@ -40,6 +40,10 @@ pub enum Effect {
     },
     /// Removes a flow entry.
     Remove(FlowKey),
+    /// A connection to a server is let go, once all else that follows from the event is done. Then the client's flow
+    /// entry does not lead there any more, so that a process which begins in the middle finds each connection whole,
+    /// and nothing that the server says to its end goes to the client.
+    LetGo(LetGo),
     /// The server's connection with this key is no client's any more.
     Unbind {
         /// The flow key of the server's segments.
@@ -69,6 +73,17 @@ pub enum Effect {
         /// The options.
         options: TcpOptions,
     },
+}
+
+/// A connection to a server that a client lets go.
+#[derive(Debug)]
+pub struct LetGo {
+    /// The flow key of its segments.
+    pub key: FlowKey,
+    /// What becomes of its flow entry; none: it is removed.
+    pub entry: Option<FlowEntry>,
+    /// What the server is told behind that: a port and a frame.
+    pub word: Option<(u8, Vec<u8>)>,
 }
 
 /// What is counted beside requests that are over.

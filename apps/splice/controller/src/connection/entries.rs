@@ -124,7 +124,12 @@ impl Upstream {
             return;
         }
         self.written = written;
-        cx.push(Effect::Update { key: cl.key, entry: client });
-        cx.push(Effect::Update { key: conn.peer.key, entry: server });
+        let mut both = [(cl.key, client), (conn.peer.key, server)];
+        // Another process may begin between the two: a client's entry never leads to one that does not lead back, and
+        // says first that the next request is expected.
+        if !std::mem::replace(&mut self.joined, true) {
+            both.reverse();
+        }
+        both.into_iter().for_each(|(key, entry)| cx.push(Effect::Update { key, entry }));
     }
 }

@@ -88,7 +88,12 @@ impl State {
             State::Joined(own) => own.on_server_down(cl, cx),
             State::Connecting(own) => own.elsewhere(503, cl, cx),
             State::Reading(mut own) => {
-                own.upstream.take().map_or(ServerSide::None, ServerSide::Attached).release(RST, cl, cx);
+                if let Some(u) = own.upstream.take() {
+                    let end = u.response_end();
+                    ServerSide::Attached(u).release(RST, cl, cx);
+                    cl.next = end;
+                    cl.hold(cl.at_limit(), cx);
+                }
                 State::Reading(own)
             }
             other => other,

@@ -6,7 +6,7 @@ use wire::seq::before;
 
 use super::client::Client;
 use super::context::Context;
-use super::effect::Effect;
+use super::effect::{Effect, LetGo};
 use super::stream::Stream;
 use super::upstream::{HEAD, IdleUpstream, SynSent, Upstream};
 use crate::settings::{MOST_IDLE, Reuse};
@@ -69,7 +69,7 @@ impl SynSent {
         if flags != 0 {
             self.send(if self.peer.is_nat { flags } else { RST }, seq, cl, cx);
         }
-        unbind(self.peer.key, self.peer.server, cx);
+        unbind(self.peer.key, self.peer.server, None, cx);
     }
 }
 
@@ -92,13 +92,11 @@ impl Upstream {
     /// none.
     pub fn release(mut self, flags: u8, seq: u32, serves: bool, cl: &mut Client, cx: &mut Context) {
         let peer = self.conn.peer;
-        if flags != 0 {
-            // Segments are no longer answered in the client's name, so that the server must not wait for it; and its
-            // port may be needed.
-            self.send(if peer.is_nat { flags } else { RST }, seq, &[], cl, cx);
-        }
+        // Segments are no longer answered in the client's name, so that the server must not wait for it; and its port
+        // may be needed.
+        let word = (flags != 0).then(|| self.word(if peer.is_nat { flags } else { RST }, seq, &[], cl, cx));
         self.detach(serves, cl, cx);
-        unbind(peer.key, peer.server, cx);
+        unbind(peer.key, peer.server, word, cx);
     }
 
     /// The client goes on without the connection.
@@ -155,14 +153,14 @@ impl Upstream {
         let held = FlowEntry { seen: entry.seen, ..FlowEntry::held(peer.key.reversed(), cx.seconds()) };
         let due = cx.now + cx.timeouts().idle_pool;
         // The entry is there already, so there is room.
-        cx.push(Effect::Set { key: peer.key, entry: held });
+        cx.push(Effect::LetGo(LetGo { key: peer.key, entry: Some(held), word: None }));
         let idle = IdleUpstream { conn, next: shifted, clock, window, connected: true, owes_ack: !heard, due };
         cx.push(Effect::Keep(Box::new(idle)));
         None
     }
 }
 
-fn unbind(key: FlowKey, server: usize, cx: &mut Context) {
-    cx.push(Effect::Remove(key));
+fn unbind(key: FlowKey, server: usize, word: Option<(u8, Vec<u8>)>, cx: &mut Context) {
+    cx.push(Effect::LetGo(LetGo { key, entry: None, word }));
     cx.push(Effect::Unbind { key, server });
 }

@@ -38,6 +38,18 @@ impl Client {
         if before(self.acknowledged, next) {
             self.acknowledged = next;
         }
+        self.send_with((next, self.requests.bytes.room() as u32), cx, flags, seq, payload);
+    }
+
+    /// Tells the client once more what its server has: a segment has come behind a gap, and without an answer to each
+    /// the client would fill it at the pace of its timer (RFC 5681 section 3.2).
+    pub fn tell_gap(&mut self, u: &Upstream, cx: &mut Context) {
+        self.hear(cx);
+        self.send_with((u.acked, u.conn.edge.wrapping_sub(u.acked)), cx, 0, self.acked, &[]);
+    }
+
+    /// Sends one with an acknowledgement, and bytes that there is room for.
+    fn send_with(&self, (next, room): (u32, u32), cx: &mut Context, flags: u8, seq: u32, payload: &[u8]) {
         let segment = Segment {
             dst_mac: self.hop.mac,
             src_mac: self.hop.own_mac,
@@ -45,7 +57,7 @@ impl Client {
             seq,
             ack: next,
             flags: flags | ACK,
-            window: (self.requests.bytes.room() >> self.advertised_scale()).min(65535) as u16,
+            window: (room >> self.advertised_scale()).min(65535) as u16,
             options: TcpOptions {
                 times: (self.options.times && self.clock.heard).then_some((self.clock.times.1, self.clock.times.0)),
                 ..TcpOptions::default()
@@ -77,10 +89,16 @@ impl Client {
 impl Upstream {
     /// Sends the server a segment of the client's stream.
     pub fn send(&mut self, flags: u8, seq: u32, payload: &[u8], cl: &mut Client, cx: &mut Context) {
+        let (port, frame) = self.word(flags, seq, payload, cl, cx);
+        cx.send(port, frame);
+    }
+
+    /// Such a segment, with its port.
+    pub fn word(&self, flags: u8, seq: u32, payload: &[u8], cl: &mut Client, cx: &mut Context) -> (u8, Vec<u8>) {
         if self.begun {
             cl.hear(cx);
         }
-        cx.send(self.conn.peer.hop.port, self.frame(flags, seq, payload, cl, cx.now));
+        (self.conn.peer.hop.port, self.frame(flags, seq, payload, cl, cx.now))
     }
 
     fn frame(&self, flags: u8, seq: u32, payload: &[u8], cl: &Client, now: u64) -> Vec<u8> {

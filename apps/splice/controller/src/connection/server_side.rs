@@ -63,7 +63,8 @@ impl Upstream {
     /// Notes what a segment of the server acknowledges. False where that much was never sent.
     pub fn takes_ack(&mut self, segment: &Segment, cx: &mut Context) -> bool {
         let (acked, end) = (segment.ack.wrapping_sub(self.offsets.shift), self.kept.end());
-        if self.is_silent() && segment.has(ACK) && before(end, acked) {
+        // A process before may have sent more of a request than this one has seen.
+        if self.is_silent() && !self.taken_up && segment.has(ACK) && before(end, acked) {
             cx.count(Metric::InvalidAck);
             return false;
         }
@@ -159,7 +160,11 @@ impl Joined {
             return State::Joined(self);
         }
         if !had && !u.conn.responses.is_endless() {
-            // The client must not have what has not been looked at, for it would not come again.
+            // The client must not have what has not been looked at, for it would not come again. The server is told
+            // that there is a gap, which it would fill at the pace of its timer otherwise (RFC 5681 section 3.2).
+            if !segment.payload.is_empty() {
+                u.send(0, acked, &[], cl, cx);
+            }
             return State::Joined(self);
         }
         self.pass_on(segment, end, cl, cx)

@@ -11,7 +11,7 @@ use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 use super::client::{Client, Persistence};
 use super::clock::ClientClock;
 use super::context::Context;
-use super::effect::{Effect, Metric, Policy, Selection};
+use super::effect::{Effect, LetGo, Metric, Policy, Selection};
 use super::event::Event;
 use super::exchange::{Account, Ending};
 use super::state::{Connection, Reading, State};
@@ -161,6 +161,10 @@ impl World {
                     self.entries.0.insert(*key, entry);
                 }
                 Effect::Remove(key) => _ = self.entries.0.remove(key),
+                Effect::LetGo(LetGo { key, entry, .. }) => {
+                    self.entries.0.remove(key);
+                    self.entries.0.extend(entry.clone().map(|entry| (*key, entry)));
+                }
                 Effect::Unbind { .. } | Effect::Keep(_) => self.bound -= 1,
                 Effect::Select(_) | Effect::ReportRelayed { .. } => assert_eq!(at + 1, effects.len(), "{effects:?}"),
                 _ => {}
@@ -234,7 +238,8 @@ fn a_request_finds_a_server_and_its_response_the_client() {
     assert_eq!((port, syn.seq, syn.flags), (2, FIRST[0] - 1, SYN));
 
     let effects = world.server_says((FIRST[1], FIRST[0]), SYN | ACK, b"");
-    let [Effect::Count(_), Effect::Update { .. }, Effect::Update { key, entry }, request] = &effects[..] else {
+    // The server's flow entry first.
+    let [Effect::Count(_), Effect::Update { key, entry }, Effect::Update { .. }, request] = &effects[..] else {
         panic!("{effects:?}")
     };
     assert_eq!((*key, entry.mode), (world.server(), Mode::Held));
@@ -289,7 +294,7 @@ fn a_server_that_refuses_gives_the_request_back() {
     world.selected();
     let effects = world.server_says((0, FIRST[0]), RST | ACK, b"");
     let [
-        Effect::Remove(key),
+        Effect::LetGo(LetGo { key, entry: None, word: None }),
         Effect::Unbind { .. },
         Effect::Count(Metric::Failed { server: 0 }),
         Effect::Select(select),

@@ -147,6 +147,10 @@ pub struct Upstream {
     pub awaits: bool,
     /// Both flow entries as they were written last, the client's first.
     pub written: Option<[Written; 2]>,
+    /// Whether they lead to each other.
+    pub joined: bool,
+    /// Whether a process before has sent on it.
+    pub taken_up: bool,
 }
 
 impl Upstream {
@@ -166,6 +170,8 @@ impl Upstream {
             private: false,
             awaits: false,
             written: None,
+            joined: false,
+            taken_up: false,
         }
     }
 

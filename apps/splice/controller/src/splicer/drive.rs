@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::cluster::idle_pool::IdlePool;
 use crate::connection::client::Client;
 use crate::connection::context::Context;
-use crate::connection::effect::Effect;
+use crate::connection::effect::{Effect, LetGo};
 use crate::connection::event::Event;
 use crate::connection::state::{Connection, State};
 use crate::data_path::DataPath;
@@ -30,6 +30,7 @@ pub(super) struct Surroundings<'s, P> {
     /// Whether the client's flow entry was written, and whether there was no room for one.
     noted: bool,
     full: bool,
+    let_go: &'s mut Vec<LetGo>,
 }
 
 impl<P: DataPath> Splicer<P> {
@@ -49,6 +50,7 @@ impl<P: DataPath> Splicer<P> {
             now,
             noted: false,
             full: false,
+            let_go: &mut self.let_go,
         };
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -62,6 +64,7 @@ impl<P: DataPath> Splicer<P> {
                 next = Some(Event::TableFull);
             }
         }
+        around.let_go();
         let noted = around.noted;
         self.effects = effects;
         if matches!(connection.state, State::Over) {
@@ -109,6 +112,7 @@ impl<P: DataPath> Surroundings<'_, P> {
                 self.update(&key, entry);
             }
             Effect::Remove(key) => self.path.remove_entry(&key),
+            Effect::LetGo(own) => self.let_go.push(own),
             Effect::Unbind { key, server } => {
                 self.by_server.remove(&key);
                 self.cluster.left(server);
@@ -129,6 +133,18 @@ impl<P: DataPath> Surroundings<'_, P> {
             Effect::Learn { server, options } => self.cluster.servers[server].learned = Some(options),
         }
         None
+    }
+
+    /// Lets connections to servers go, unless they were taken up since.
+    fn let_go(&mut self) {
+        for LetGo { key, entry, word } in self.let_go.drain(..) {
+            match (entry, self.by_server.get(&key)) {
+                (Some(entry), Some(Owner::Idle(_))) => _ = self.path.set_entry(&key, &entry),
+                (None, None) => self.path.remove_entry(&key),
+                _ => {}
+            }
+            word.into_iter().for_each(|(port, frame)| self.path.send(port, &frame));
+        }
     }
 
     /// Writes a flow entry where it differs from what is there, and keeps what the data path has noted.

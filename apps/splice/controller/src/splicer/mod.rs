@@ -40,7 +40,7 @@ use crate::cluster::idle_pool::IdlePool;
 use crate::cluster::neighbours::Neighbours;
 use crate::cluster::{Cluster, NegotiatedOptions};
 use crate::connection::client::Client;
-use crate::connection::effect::Effect;
+use crate::connection::effect::{Effect, LetGo};
 use crate::connection::event::Event;
 use crate::connection::state::Connection;
 use crate::data_path::DataPath;
@@ -94,6 +94,8 @@ pub struct Splicer<P> {
     shared: SharedInterfaces,
     /// Of the event at hand; here so that its memory is used again.
     effects: Vec<Effect>,
+    /// Connections to servers that the event at hand lets go.
+    let_go: Vec<LetGo>,
 }
 
 impl<P: DataPath> Splicer<P> {
@@ -121,6 +123,7 @@ impl<P: DataPath> Splicer<P> {
             local_due: u64::MAX,
             shared: SharedInterfaces::default(),
             effects: Vec::new(),
+            let_go: Vec::new(),
         };
         splicer.offer_all();
         splicer

@@ -8,12 +8,14 @@
 //! | a response's head, or line of a chunk, has come in part or behind a gap | it passes through to its end as passthrough |
 //! | the server has more of a request than has come to this process | the same |
 //! | Millrace has acknowledged part of a request that no server has, or answered itself | it is reset |
+//! | its server's flow entry is gone | it is forgotten, and reset when its client says something |
 
 use std::collections::HashMap;
 
 use wire::body::{Body, Framing};
 use wire::flow_key::FlowKey;
 use wire::http::Request;
+use wire::seq::before;
 
 use super::{Owner, Splicer};
 use crate::cluster::NegotiatedOptions;
@@ -94,9 +96,13 @@ impl<P: DataPath> Splicer<P> {
         let Some(mut facts) = ClientFacts::of(entry) else { return };
         let mut entry = entry.clone();
         if let Some((_, own)) = server.filter(|(_, own)| own.mode == Mode::Answered && facts.asking) {
-            // The server has all of the request, which nobody has noted here.
-            facts = ClientFacts { asking: false, is_head: false, lost: false, ..facts };
-            (entry.limit, entry.framing) = (own.acked.wrapping_sub(entry.seq), Body::empty().word());
+            let has = own.acked.wrapping_sub(entry.seq);
+            // Else the answer is that of the request before.
+            if before(entry.limit, has) {
+                // The server has all of the request, which nobody has noted here.
+                facts = ClientFacts { asking: false, is_head: false, lost: false, ..facts };
+                (entry.limit, entry.framing) = (has, Body::empty().word());
+            }
         }
         let entry = &entry;
         let settings = self.cluster.settings.clone();
@@ -109,13 +115,20 @@ impl<P: DataPath> Splicer<P> {
             restored.live += 1;
             return;
         }
+        if joined && upstream.is_none() {
+            // Nothing says by which port its client is reached. What that sends next is of an unknown connection, and
+            // answered by a reset.
+            self.tell_lost(&key, entry.mode, &facts, restored);
+            self.path.remove_entry(&key);
+            restored.lost += 1;
+            return;
+        }
         let next = upstream.as_ref().map_or(entry.acked, Upstream::response_end);
         let client = self.restore_client(key, (entry, &facts), server.map(|(_, own)| own), next, joined);
-        let is_missing = (joined || !facts.asking) && upstream.is_none();
-        let lost = facts.lost || is_missing || (!facts.asking && client.requests.body.is_none());
-        if lost && restored.lost < MOST_TOLD {
-            let (acked, next, mode) = (client.acked, client.next, entry.mode);
-            tracing::warn!(?key, ?mode, ?facts, joined, is_missing, acked, next, "a connection can't be taken up");
+        let has_none = !facts.asking && (upstream.is_none() || client.requests.body.is_none());
+        let lost = facts.lost || has_none;
+        if lost {
+            self.tell_lost(&key, entry.mode, &facts, restored);
         }
         let (id, service) = (self.new_id(), client.service);
         let mut upstream = upstream.map(Box::new);
@@ -142,6 +155,12 @@ impl<P: DataPath> Splicer<P> {
         self.handle(id, Event::TakenUp { lost }, &[]);
         restored.lost += usize::from(lost);
         restored.live += usize::from(!lost);
+    }
+
+    fn tell_lost(&self, key: &FlowKey, mode: Mode, facts: &ClientFacts, restored: &Restored) {
+        if restored.lost < MOST_TOLD {
+            tracing::warn!(?key, ?mode, ?facts, "a connection can't be taken up");
+        }
     }
 
     /// The client's side, with the number that it expects `next`.
@@ -224,7 +243,7 @@ impl<P: DataPath> Splicer<P> {
         (u.kept.at, u.acked, u.sent) = (acked, acked, acked);
         (u.kept.resend, u.kept.backoff) = (u64::MAX, RESEND);
         // Its own SYN is not known any more: it serves this client alone.
-        u.private = true;
+        (u.private, u.joined, u.taken_up) = (true, true, true);
         // Where it has ended it may have been told so already.
         u.begun = facts.begun;
         u.response = facts.response.then(|| passthrough(if facts.tunnel { 101 } else { 200 }));

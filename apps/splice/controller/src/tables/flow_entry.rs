@@ -2,6 +2,7 @@
 //! program does.
 
 use wire::flow_key::FlowKey;
+use wire::seq;
 
 /// What becomes of the segments of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +91,8 @@ impl FlowEntry {
     pub fn keep_noted(mut self, before: Option<&FlowEntry>) -> FlowEntry {
         if let Some(before) = before.filter(|before| before.to == self.to) {
             (self.ended, self.seen) = (before.ended, before.seen);
-            if before.mode != Mode::Held {
+            // Segments that went to the controller have acknowledged more, where that says so.
+            if before.mode != Mode::Held && !seq::before(before.acked, self.acked) {
                 (self.acked, self.edge) = (before.acked, before.edge);
             }
             return self.keep_answer(before);

@@ -111,6 +111,7 @@ impl World {
                 "entry.neighbour_cc" => self.splicer.neighbour(of.port, &bytes),
                 _ => self.splicer.held(&bytes),
             }
+            self.look();
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Shared {
     pub punted: VecDeque<StepOutput>,
     /// The port that the packet at hand came in by.
     pub port: u128,
+    /// How many more times the controller changes a flow entry or sends something before its process dies.
+    pub left: Option<usize>,
     pub paths: [VecDeque<Vec<u8>>; PATHS],
 }
 
@@ -103,6 +105,16 @@ impl TestPath {
     pub fn new(shared: &Rc<RefCell<Shared>>) -> TestPath {
         TestPath { shared: shared.clone(), flows: FlowTable::new(TestTables(shared.clone())) }
     }
+
+    /// Whether the process still does what it is about to do.
+    fn lives(&self) -> bool {
+        match &mut self.shared.borrow_mut().left {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        true
+    }
 }
 
 impl Shared {
@@ -149,10 +161,16 @@ impl DataPath for TestPath {
     }
 
     fn send(&mut self, port: u8, frame: &[u8]) {
+        if !self.lives() {
+            return;
+        }
         self.shared.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
     }
 
     fn enter(&mut self, frame: &[u8]) -> bool {
+        if !self.lives() {
+            return true;
+        }
         let mut shared = self.shared.borrow_mut();
         let port = shared.port;
         shared.inject("spliced.v4", frame, &[("rx.port", port)]);
@@ -160,6 +178,9 @@ impl DataPath for TestPath {
     }
 
     fn relay(&mut self, frame: &[u8]) {
+        if !self.lives() {
+            return;
+        }
         let mut shared = self.shared.borrow_mut();
         let port = shared.port;
         shared.inject("spliced.v4", frame, &[("relayed", 1), ("rx.port", port)]);
@@ -174,15 +195,17 @@ impl DataPath for TestPath {
     }
 
     fn set_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
-        self.flows.set(flow_key, flow)
+        !self.lives() || self.flows.set(flow_key, flow)
     }
 
     fn update_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
-        self.flows.update(flow_key, flow)
+        !self.lives() || self.flows.update(flow_key, flow)
     }
 
     fn remove_entry(&mut self, flow_key: &FlowKey) {
-        self.flows.remove(flow_key);
+        if self.lives() {
+            self.flows.remove(flow_key);
+        }
     }
 
     fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {

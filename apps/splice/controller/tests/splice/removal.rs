@@ -39,7 +39,11 @@ struct Round {
 
 fn rounds(more: &'static str) -> impl Strategy<Value = Vec<Round>> {
     // The process does not die.
-    let choice = any::<u8>().prop_map(|choice| if choice >> 2 == 20 { choice | 4 } else { choice });
+    let choice = any::<u8>().prop_map(|choice| match choice >> 2 {
+        20 => choice | 4,
+        32..=33 => choice | 8,
+        _ => choice,
+    });
     let choices = prop::collection::vec(choice, 0..150);
     let round = (options(), exchanges(exchange(), 5), choices, changes(more))
         .prop_map(|(options, exchanges, choices, changes)| Round { options, exchanges, choices, changes });

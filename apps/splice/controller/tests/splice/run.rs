@@ -104,6 +104,7 @@ pub fn run_with(world: &mut World, choices: &[u8], mut happens: impl FnMut(&mut 
             (Some(path), Some(22..=24)) => world.damage(path),
             (Some(_), Some(25..=28)) => world.wait(700_000),
             (Some(_), Some(29..=31)) => world.busy = 4,
+            (Some(_), Some(kind @ 32..=33)) => world.die_after(1 + usize::from(kind - 32) * 4 + from),
             (Some(path), _) => world.deliver(path),
         }
         if world.client.received.len() >= world.expected().len() && world.client.peer_closed {

@@ -136,6 +136,7 @@ impl World {
             now: 1_000_000_000,
             punted: VecDeque::new(),
             port: 0,
+            left: None,
             paths: Default::default(),
         };
         let shared = Rc::new(RefCell::new(shared));
@@ -355,6 +356,7 @@ impl World {
         let now = self.shared.borrow().now;
         if !self.down && self.splicer.next_wake() <= now {
             self.splicer.tick();
+            self.look();
         }
         self.receive_punted();
         if self.written > 0 {
@@ -398,9 +400,23 @@ impl World {
         self.shared.borrow_mut().paths[0].extend(frames);
     }
 
+    /// The controller's process is to die when it has changed a flow entry or sent something so many times more.
+    pub fn die_after(&mut self, times: usize) {
+        self.shared.borrow_mut().left = (!self.down).then_some(times);
+    }
+
+    /// Notices that it has died so.
+    pub fn look(&mut self) {
+        let is_dead = self.shared.borrow().left == Some(0);
+        if is_dead && !self.down {
+            self.kill_or_start();
+        }
+    }
+
     /// The controller's process dies, or another one takes up what the last has left.
     pub fn kill_or_start(&mut self) {
         self.shared.borrow_mut().punted.clear();
+        self.shared.borrow_mut().left = None;
         self.down = !self.down;
         self.crashes += usize::from(self.down);
         self.servers.values_mut().for_each(|(server, _)| server.handshake_matters = false);
