@@ -118,7 +118,9 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
         report.mended(directory.join(crate::layout::ABOUT), "lost: the recording has its number as its key");
         nameless(id, is_ts)
     });
+    let known = catalogue.segments(id)?;
     let (mut before, mut segments): (Option<Segment>, Vec<Segment>) = (None, Vec::new());
+    let mut unread = false;
     for number in numbers {
         report.segments += 1;
         match mend::segment(layout, &own, number, before.as_ref(), report) {
@@ -127,11 +129,14 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
                 segments.push(segment);
             }
             Ok(None) => {}
-            // It is left as it is.
-            Err(error) => report.lost(layout.segment(id, number, own.source.kind), error.to_string(), 0),
+            // It is left as it is, in the catalogue, too: whoever may read it, or another disk, finds it there.
+            Err(error) => {
+                unread = true;
+                segments.extend(known.iter().find(|own| own.number == number).cloned());
+                report.lost(layout.segment(id, number, own.source.kind), error.to_string(), 0);
+            }
         }
     }
-    let known = catalogue.segments(id)?;
     // What is as it should be keeps the time of its last use.
     if known == segments && !known.is_empty() && catalogue.recording(id)?.is_some_and(|own| own.end.is_some()) {
         return Ok(());
@@ -148,7 +153,7 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
         }
         if segments.is_empty() { changes.remove_recording(id) } else { Ok(()) }
     })?;
-    if segments.is_empty() {
+    if segments.is_empty() && !unread {
         // What can't be removed is found again.
         let _ = fs::remove_dir_all(&directory);
     }

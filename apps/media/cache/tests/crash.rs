@@ -181,6 +181,35 @@ fn a_lost_index_is_made_anew() {
     }
 }
 
+/// What can't be read, as a file of another user's or on a failing disk, is left where it is, and found when it can.
+#[test]
+fn what_cannot_be_read_is_left_alone() {
+    for (count, in_catalogue) in [(20, true), (20, false), (2000, true), (2000, false)] {
+        let directory = Directory::new();
+        let cache = Cache::open(&directory.0, settings()).unwrap();
+        let id = record(&cache, Kind::Mp2t, 0..count);
+        drop(cache);
+        let (first, all) = (files(&directory.0, "idx").into_iter().min().unwrap(), files(&directory.0, "ts"));
+        let kept = first.with_extension("kept");
+        fs::rename(&first, &kept).unwrap();
+        fs::create_dir(&first).unwrap();
+        if !in_catalogue {
+            fs::remove_file(directory.0.join("catalogue.redb")).unwrap();
+        }
+        let cache = Cache::open(&directory.0, settings()).unwrap();
+        let report = cache.check().unwrap();
+        assert_eq!(report.lost.len(), 1, "{report:?}");
+        drop(cache);
+        assert_eq!(files(&directory.0, "ts"), all, "{count} {in_catalogue}");
+        fs::remove_dir(&first).unwrap();
+        fs::rename(&kept, &first).unwrap();
+        let cache = Cache::open(&directory.0, settings()).unwrap();
+        assert!(cache.check().unwrap().lost.is_empty());
+        let (found, gaps) = read_all(&mut cache.read(id).unwrap());
+        assert_eq!((found.len() as u64, gaps.len()), (count, 0), "{count} {in_catalogue}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),
