@@ -104,19 +104,24 @@ fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
     let object = Scratch::new();
     let source = object.write("pass.c", "__attribute__((section(\"xdp\"))) int pass(void *c) { return 2; }");
     let compiled = object.path("pass.o");
+    let inner = "ip link add inner1 type veth peer name inner2 && ip link set dev inner1 up && ip link set dev inner2 up && \
+                 ethtool -K inner2 tx off tso off";
+    box_.check(&["sh", "-c", inner]).unwrap();
     let clang = ["clang-19", "-target", "bpf", "-O2", "-c", &source, "-o", &compiled];
     box_.check(&clang).unwrap();
     for mode in ["xdpdrv", "xdpgeneric"] {
-        for device in ["left", "right"] {
+        for device in ["left", "right", "inner1"] {
             box_.check(&["ip", "link", "set", "dev", device, mode, "obj", &compiled, "sec", "xdp"]).unwrap();
         }
         let (_, error) = taken(&[]);
         assert!(error.contains("does not replace") && error.contains("(`--replace-xdp`)"), "{error}");
         // Where all ports make do with less, nothing runs in the kernel, and that is said.
-        let workers = command(&box_, "auto").args(["--no-socket", "--duration", "0.1"]).run().unwrap().text();
+        let workers = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", PATCH, "--port", "l=auto:inner1"]);
+        let workers = workers.args(["--no-socket", "--duration", "0.1"]).run().unwrap().text();
         let expected =
-            "engine: workers, because no port takes the program's part for the kernel\nport l: afpacket:left";
-        assert!(workers.starts_with(expected) && workers.contains("; not xdp:left, because "), "{workers}");
+            "engine: workers, because no port takes the program's part for the kernel\nport l: afpacket:inner1";
+        assert!(workers.starts_with(expected) && workers.contains("; not xdp:inner1, because "), "{workers}");
+        box_.check(&["ip", "link", "set", "dev", "inner1", mode, "off"]).unwrap();
         let mut running = command(&box_, "xdp").args(["--no-socket", "--replace-xdp"]).spawn().unwrap();
         running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
         passes(&hosts);
@@ -146,7 +151,7 @@ fn the_engine_says_what_it_is() {
         let output = command(&box_, driver).args(["--no-socket", "--duration", "0.1"]).args(more).run().unwrap();
         (output.status.code(), output.text(), String::from_utf8(output.stderr).unwrap())
     };
-    for (driver, engine) in [("auto", "auto"), ("auto", "xdp"), ("xdp", "auto")] {
+    for (driver, engine) in [("auto", "xdp"), ("xdp", "auto")] {
         let (status, out, error) = run(driver, &["--engine", engine]);
         assert_eq!(status, Some(0), "{driver} {engine}: {out}{error}");
         assert!(
@@ -154,11 +159,10 @@ fn the_engine_says_what_it_is() {
             "{out}"
         );
     }
-    for (driver, engine) in [("auto", "tc"), ("tc", "tc"), ("tc", "auto")] {
+    for (driver, engine) in [("auto", "auto"), ("auto", "tc"), ("tc", "tc"), ("tc", "auto")] {
         let (status, out, error) = run(driver, &["--engine", engine]);
         assert_eq!(status, Some(0), "{driver} {engine}: {out}{error}");
-        let (said, port) =
-            ("engine: tc: 2 of 2 PPFs run in the kernel;", "\nport l: left: traffic control; what is handed");
+        let (said, port) = ("engine: tc: 2 of 2 PPFs run in the kernel;", "left: traffic control; what is handed");
         assert!(out.starts_with(said) && out.contains(port), "{out}");
     }
     // Others' interfaces go with either.
@@ -280,6 +284,36 @@ fn without_privileges_workers_do_it() {
     assert!(out.contains("; not afxdp:lo, because "), "{out}");
     let error = run("l=xdp:lo").failed_in_one_line(2);
     assert!(error.contains("the kernel lets this process make no BPF maps") && error.contains("CAP_BPF"), "{error}");
+}
+
+/// `auto` is XDP only where packets come finished, to a driver that has it.
+#[test]
+fn auto_goes_by_the_interfaces() {
+    let (box_, _hosts) = network();
+    let set_up = |words: &str| box_.check(&words.split(' ').collect::<Vec<_>>()).unwrap();
+    set_up("ip link add inner1 type veth peer name inner2");
+    set_up("ip link add bridge1 type bridge");
+    for device in ["inner1", "inner2", "bridge1"] {
+        set_up(&format!("ip link set dev {device} up"));
+    }
+    let says = |ports: &[&str], engine: &str, texts: &[&str]| {
+        let ports = ports.iter().flat_map(|port| ["--port", port]);
+        let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", PATCH, "--no-socket"]);
+        let output = command.args(ports).args(["--duration", "0.1"]).run().unwrap();
+        let said = output.text();
+        assert!(output.status.success() && said.starts_with(&format!("engine: {engine}: ")), "{output}");
+        assert!(texts.iter().all(|text| said.contains(text)), "{texts:?}: {output}");
+    };
+    let undone = "port l: tc:inner1: inner1: traffic control; what is handed over comes by the workers' rings; not xdp, because its \
+                  other end inner2 leaves checksums or segments to hardware that is not there (tx, tso)";
+    says(&["l=auto:inner1"], "tc", &[undone]);
+    says(&["l=auto:left"], "tc", &["not xdp, because its other end is out of sight"]);
+    says(&["l=auto:bridge1"], "tc", &["not xdp, because its driver runs no XDP programs"]);
+    set_up("ethtool -K inner2 tx off tso off");
+    says(&["l=auto:inner1"], "xdp", &["port l: xdp:inner1: inner1: native XDP"]);
+    // One port is enough, and a port that says what it is decides.
+    says(&["l=auto:inner1", "r=auto:bridge1"], "tc", &["port l: tc:inner1: inner1: traffic control"]);
+    says(&["l=xdp:inner1", "r=auto:left"], "xdp", &["port r: xdp:left: left: native XDP"]);
 }
 
 #[test]

@@ -1,17 +1,72 @@
 //! Packets that are too big for their way out: real hosts find the path's MTU through the switch (RFC 1191), or get
 //! fragments.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use lab::{Host, L3Options};
 
+use crate::random::Random;
 use crate::switch::{Network, PATIENCE, Switch, over_both};
+use crate::transfer::{BYTES, connect, listen};
 
 over_both!(hosts_find_the_mtu_of_a_path_that_becomes_narrower);
 
 /// IPv4 total lengths around the MTU of Ethernet. XDP alone would send up to 1504 bytes, which leaves room for a VLAN
 /// tag.
 const LENGTHS: std::ops::RangeInclusive<u32> = 1499..=1506;
+
+mod at_traffic_control {
+    use super::*;
+
+    #[test]
+    fn hosts_find_the_mtu_of_a_path_that_becomes_narrower() {
+        super::hosts_find_the_mtu_of_a_path_that_becomes_narrower("tc");
+    }
+
+    /// Super-packets whose packets do not fit.
+    #[test]
+    fn transfers_find_it_with_offloads_on() {
+        let options = L3Options { mtu: 2000, ..L3Options::default() };
+        let switch = Switch::start_in("tc", &Network { options, frame_size: Some(4096) });
+        let network = &switch.network;
+        let (h1, h3) = (network.host(1), network.host(3));
+        for host in [h1, h3] {
+            let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
+            let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
+            host.ns.check(&words).unwrap();
+        }
+        // h3 still offers segments of the wide path.
+        for device in ["p3", "p4", "svi2", "svi2p"] {
+            network.switch.check(&["ip", "link", "set", "dev", device, "mtu", "1500"]).unwrap();
+        }
+        let start = Instant::now();
+        while switch.ask(&["table", "get", "port_mtu", "p3"]).ok() != "1500\n" {
+            assert!(start.elapsed() < PATIENCE, "the port's MTU stays as it was");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let listener = listen(h3, 5000);
+        let to = listener.local_addr().unwrap();
+        let sent = Random(7).bytes(BYTES);
+        let received = std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                let (mut stream, mut received) = (listener.accept().unwrap().0, Vec::new());
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.read_to_end(&mut received).unwrap();
+                received
+            });
+            connect(h1, to).write_all(&sent).unwrap();
+            receiver.join().unwrap()
+        });
+        assert!(received == sent, "{} of {} bytes, or others", received.len(), sent.len());
+        let learnt = h1.ns.check(&["ip", "route", "get", "10.0.2.13"]).unwrap().text();
+        assert!(learnt.contains("mtu 1500"), "{learnt}");
+        let report = switch.stop();
+        // Those that fit went whole, in the kernel.
+        assert!(report.port("p1", "bytes received") > 1514 * report.ppf("l3_switch.l2_clsfr"), "{report:?}");
+        assert_eq!((report.dropped("tx_failed"), report.dropped("malformed")), (0, 0), "{report:?}");
+    }
+}
 
 fn hosts_find_the_mtu_of_a_path_that_becomes_narrower(driver: &str) {
     let options = L3Options { mtu: 2000, ..L3Options::default() };

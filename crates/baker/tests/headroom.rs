@@ -59,7 +59,10 @@ fn straight_on() {
 
 #[test]
 fn created_and_copied_packets() {
-    assert_eq!(headroom(&format!("ipv4_packet_t *ip = packet_create();\nchannel_put(inner, ip);\n{OUT}")), 14);
+    let created = format!("ipv4_packet_t *ip = packet_create();\nchannel_put(inner, ip);\n{OUT}");
+    assert_eq!((limits(&created, "").headroom, limits(&created, "").front), (14, 0));
+    let both = format!("{created}\nipv4_packet_t *other = packet_encap(packet_copy(pkt));\nchannel_put(inner, other);");
+    assert_eq!((limits(&both, "").headroom, limits(&both, "").front), (34, 34));
     assert_eq!(
         headroom(
             "ipv4_packet_t *ip = packet_peek(pkt);\nchannel_put(inner, packet_copy(ip));\nchannel_put(output, pkt);"

@@ -145,7 +145,7 @@ fn trimmed_and_created() {
     asm.put(made, 1);
     let mut program = one_ppf(4, asm);
     let meta = add_meta(&mut program, 64);
-    program.limits = Limits { headroom: 70, copies: 1, encap: 70, created: 4 };
+    program.limits = Limits { headroom: 70, front: 70, copies: 1, encap: 70, created: 4 };
     for mut machine in Machine::both(&program) {
         // A frame that was used before, so that it holds something.
         let used = machine.receive(100, &[0xee; 300], 3);

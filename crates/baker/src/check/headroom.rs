@@ -13,28 +13,37 @@ use crate::ir::{self, ChannelId, PpfId, ProtocolId, Target};
 /// Offset of the head of each handle, in bytes towards the front.
 type Heads = HashMap<LocalId, i64>;
 
-/// Bytes in front of a received packet, and bytes put in front of one that was grown at its head.
-pub(super) fn headroom(program: &Program) -> (u32, u32) {
-    let mut headroom = Headroom { program, entry: HashMap::new(), most: 0, least_grown: 0, exits: Vec::new() };
-    headroom.put(ir::Program::RX, 0);
-    for (index, channel) in program.channels.iter().enumerate() {
-        if channel.from.is_some() {
-            headroom.put(ChannelId(index as u32), 0);
-        }
-    }
-    for timer in &program.timers {
-        headroom.statements(&timer.code, Heads::new(), &timer.code.body);
-    }
-    let bytes = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-    // Whatever is put in front after a packet was grown, the highest head of all lies no further than this from it.
-    (bytes(headroom.most), bytes(headroom.most - headroom.least_grown))
+/// Bytes in front of any packet, of one that was grown at its head, and of one that was received.
+pub(super) struct Rooms {
+    pub headroom: u32,
+    pub encap: u32,
+    pub front: u32,
 }
+
+/// Finds them.
+pub(super) fn headroom(program: &Program) -> Rooms {
+    // A created packet has as much room in front of it as a received one, and so has one that was held.
+    let all = Headroom::of(program, 0);
+    let received = Headroom::of(program, FAR);
+    let bytes = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    Rooms {
+        headroom: bytes(all.most),
+        // Whatever is put in front after a packet was grown, the highest head of all lies no further than this from it.
+        encap: bytes(all.most - all.least_grown),
+        front: bytes(received.most),
+    }
+}
+
+/// So far behind all others begins a packet that does not count.
+const FAR: i64 = -(1 << 40);
 
 /// A program that puts more in front is refused, however much more it is.
 const ENOUGH: i64 = 1 << 16;
 
 struct Headroom<'p> {
     program: &'p Program,
+    /// Where packets begin that were not received.
+    others: i64,
     /// Greatest value seen at each PPF's entry.
     entry: HashMap<PpfId, i64>,
     most: i64,
@@ -64,6 +73,21 @@ fn join(a: Option<Heads>, b: Option<Heads>) -> Option<Heads> {
 }
 
 impl<'p> Headroom<'p> {
+    /// Goes through a program, in which packets that were not received begin there.
+    fn of(program: &'p Program, others: i64) -> Headroom<'p> {
+        let mut own = Headroom { program, others, entry: HashMap::new(), most: 0, least_grown: 0, exits: Vec::new() };
+        own.put(ir::Program::RX, 0);
+        for (index, channel) in program.channels.iter().enumerate() {
+            if channel.from.is_some() {
+                own.put(ChannelId(index as u32), others);
+            }
+        }
+        for timer in &program.timers {
+            own.statements(&timer.code, Heads::new(), &timer.code.body);
+        }
+        own
+    }
+
     fn put(&mut self, channel: ChannelId, offset: i64) {
         if let Target::Ppf(id) = self.program.channels[channel.0 as usize].target
             && self.entry.get(&id).is_none_or(|&known| offset > known)
@@ -200,8 +224,8 @@ impl<'p> Headroom<'p> {
                 self.most = self.most.max(offset);
                 offset
             }
-            // A created packet has as much room in front of it as a received one, and so has one that was held.
-            _ => 0,
+            // Created, or held.
+            _ => self.others,
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Program {
     pub headroom: u32,
     /// Bytes that `packet_encap` puts in front of a packet that was grown at its head, at most.
     pub encap: u32,
+    /// Bytes that are put in front of a packet that was received, at most.
+    pub front: u32,
 }
 
 impl Program {

@@ -87,7 +87,8 @@ impl Checker<'_> {
         if !self.check_bounds() {
             return;
         }
-        (self.hir.headroom, self.hir.encap) = headroom(&self.hir);
+        let rooms = headroom(&self.hir);
+        (self.hir.headroom, self.hir.encap, self.hir.front) = (rooms.headroom, rooms.encap, rooms.front);
         if self.hir.headroom > MAX_HEADROOM {
             let title = format!("headers of more than {MAX_HEADROOM} bytes can be put in front of one packet");
             let entry = self.entries().first().map(|(_, PpfId(ppf))| self.hir.ppfs[*ppf as usize].span);

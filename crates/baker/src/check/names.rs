@@ -309,6 +309,7 @@ impl<'a> Checker<'a> {
                 copies: 0,
                 headroom: 0,
                 encap: 0,
+                front: 0,
             },
         }
     }

@@ -5,7 +5,7 @@ use super::expr::Typed;
 use super::hir::ExprKind;
 use super::names::Checker;
 use super::types::unsigned;
-use crate::ir::{PORT_MTU, PORTS, Table, TableId, TableKind};
+use crate::ir::{PORT_MTU, PORT_MTU_TYPE, PORTS, Table, TableId, TableKind};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -16,6 +16,8 @@ impl Checker<'_> {
         let id = tables.iter().position(|table| table.name == PORT_MTU).unwrap_or(tables.len());
         if id == tables.len() {
             let layout = self.layout("u32", unsigned(32));
+            // A layout of its own, so that entries of this table are known from others.
+            let value = self.layout(PORT_MTU_TYPE, unsigned(32));
             self.hir.tables.push(Table {
                 name: PORT_MTU.into(),
                 kind: TableKind::Array,
@@ -27,7 +29,7 @@ impl Checker<'_> {
                 locked: false,
                 into: None,
                 key: layout,
-                value: layout,
+                value,
                 capacity: PORTS,
                 span: None,
             });

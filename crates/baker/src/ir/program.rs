@@ -99,6 +99,8 @@ pub enum Sums {
 /// Ethernet header. A program that asks for an MTU has it. The data plane fills it; tables that a program
 /// declares have a `.` in their names.
 pub const PORT_MTU: &str = "port_mtu";
+/// The type of its values, which no program can name.
+pub const PORT_MTU_TYPE: &str = "u32 bytes";
 /// Numbers that ports can have, with 0, which is no port's.
 pub const PORTS: u32 = 256;
 /// The MTU of Ethernet, in bytes (RFC 894): that of ports of which nothing else is known.
@@ -789,6 +791,8 @@ pub struct Ppf {
 pub struct Limits {
     /// Bytes that may be pushed in front of a received packet: an engine gives each frame at least this headroom.
     pub headroom: u32,
+    /// The same without packets that a program, a controller or a hold table makes: of one that came in by `rx`.
+    pub front: u32,
     /// Packets that may be made of or for one received packet, without itself: an engine has this many frames free per
     /// packet before it starts, so that `packet_copy` and `packet_create` cannot fail.
     pub copies: u32,

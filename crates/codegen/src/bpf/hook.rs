@@ -169,9 +169,9 @@ impl<'c> Kernel<'c, '_> {
         builder.position_at_end(whole);
         let is_long = builder.build_int_compare(IntPredicate::UGT, total, self.long(self.offsets()), "")?;
         let mut left = builder.build_or(has_tag, is_long, "")?;
-        let fits_all = self.program.limits.headroom == 0 && self.program.port_mtus().is_none();
+        let (grows, asks_for_mtus) = (self.program.limits.front > 0, self.program.port_mtus().is_some());
         let sums_up = self.sums_up();
-        if fits_all && !sums_up {
+        if !grows && !asks_for_mtus && !sums_up {
             return Ok(left);
         }
         let is_super = is_set(self.of_context(ctx, GSO_SIZE)?)?;
@@ -180,12 +180,28 @@ impl<'c> Kernel<'c, '_> {
             let is_plain = builder.build_not(is_super, "")?;
             left = builder.build_or(left, builder.build_and(is_much, is_plain, "")?, "")?;
         }
-        if fits_all {
+        if grows {
+            // What is put in front of a super-packet would be in front of each of its packets, with lengths of all of
+            // them.
+            return Ok(builder.build_or(left, is_super, "")?);
+        }
+        if !asks_for_mtus {
             return Ok(left);
         }
-        // What is put in front of a super-packet would be in front of each of its packets, with lengths of all of them;
-        // and what ports send at most is for each of them.
-        Ok(builder.build_or(left, is_super, "")?)
+        // What ports send at most is for each of its packets, whose length has to be known.
+        let before = self.block()?;
+        let [measured, known] = self.new_blocks(["measured", "known"])?;
+        self.unlikely(builder.build_conditional_branch(is_super, measured, known)?)?;
+        builder.position_at_end(measured);
+        let bytes = self.segment_bytes(ctx, state)?;
+        let is_unknown = builder.build_int_compare(IntPredicate::EQ, bytes, self.long(0), "")?;
+        let left_measured = builder.build_or(left, is_unknown, "")?;
+        let from_measured = self.block()?;
+        builder.build_unconditional_branch(known)?;
+        builder.position_at_end(known);
+        let phi = builder.build_phi(left.get_type(), "")?;
+        phi.add_incoming(&[(&left, before), (&left_measured, from_measured)]);
+        Ok(phi.as_basic_value().into_int_value())
     }
 
     /// Puts the head `bytes` (64 bits) in front of the packet's first byte. Room is made for an even number, so that

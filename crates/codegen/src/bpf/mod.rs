@@ -31,6 +31,7 @@ mod ring;
 mod spill;
 mod state;
 mod sum;
+mod super_packet;
 mod table;
 mod tap;
 mod target;

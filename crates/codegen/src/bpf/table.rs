@@ -130,7 +130,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let size = storage_size(field.width);
         let ptr = kernel.at(kernel.found(entry)?, field.offset.into())?;
         let stored = kernel.load_int(kernel.int(size * 8)?, ptr, size.min(8), Memory::Table)?;
-        kernel.resize(stored, field.width)
+        self.most_of_port(layout, kernel.resize(stored, field.width)?)
     }
 
     /// Sets a field of an entry.

@@ -71,7 +71,7 @@ impl<'c> Kernel<'c, '_> {
     /// pass.
     fn returns_packets(&self) -> bool {
         let has_host = || self.program.channels.iter().any(|channel| matches!(channel.target, Target::Host));
-        self.is_tc() && !self.options.recorded && self.program.limits.headroom > 0 && has_host()
+        self.is_tc() && !self.options.recorded && self.program.limits.front > 0 && has_host()
     }
 
     /// Notes beside a packet that it has got bytes in front.

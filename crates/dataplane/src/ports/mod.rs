@@ -29,6 +29,7 @@ mod up;
 
 #[cfg(test)]
 pub(crate) use afxdp::SPLITS;
+pub use auto::best_hook;
 pub use capture::{CaptureInput, Captured, Trace, TracePacket, read_trace};
 pub(crate) use count::Count;
 pub use error::PortError;

@@ -31,31 +31,65 @@ pub fn merged(interface: &str) -> Vec<String> {
     line().into_iter().collect()
 }
 
-/// A line about what the other end of an interface leaves unfinished, where a driver can't finish it.
-pub fn of_peer(interface: &str) -> Vec<String> {
-    undone_by_peer(interface).into_iter().collect()
+/// The other end of a virtual interface.
+pub enum OtherEnd {
+    /// It lies in a network namespace without a name.
+    Unseen,
+    /// It is there.
+    Seen(Undone),
 }
 
-fn undone_by_peer(interface: &str) -> Option<String> {
+/// What an interface leaves to hardware.
+pub struct Undone {
+    /// The interface.
+    name: String,
+    /// The name of its network namespace, where it is another one.
+    namespace: Option<String>,
+    /// What is on, by the names that `ethtool -K` has for it.
+    on: Vec<&'static str>,
+}
+
+impl Undone {
+    /// Whether it leaves nothing.
+    pub fn is_nothing(&self) -> bool {
+        self.on.is_empty()
+    }
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = self.namespace.as_ref().map_or(String::new(), |name| format!(" in the namespace {name}"));
+        let on = self.on.join(", ");
+        write!(f, "{}{place} leaves checksums or segments to hardware that is not there ({on})", self.name)
+    }
+}
+
+/// A line about what the other end of an interface leaves unfinished, where a driver can't finish it.
+pub fn of_peer(interface: &str) -> Vec<String> {
+    let line = || {
+        let Some(OtherEnd::Seen(undone)) = other_end(interface) else { return None };
+        let off = off(&undone.on)?;
+        let enter = undone.namespace.as_ref().map_or(String::new(), |name| format!("ip netns exec {name} "));
+        let name = &undone.name;
+        Some(format!("{interface}: its other end {undone}, so TCP fails: run `{enter}ethtool -K {name} {off}`"))
+    };
+    line().into_iter().collect()
+}
+
+/// The other end of an interface, where that has one.
+pub fn other_end(interface: &str) -> Option<OtherEnd> {
     let netlink = Netlink::new().ok()?;
     let index = sys::interface(&sys::inet_socket().ok()?, interface).ok()?.index;
     let Peer { index, namespace } = netlink.link(index).ok()?.peer?;
-    let (peer, place, on) = match namespace {
-        None => undone(index).map(|(peer, on)| (peer, None, on)),
-        Some(number) => {
-            let (name, file) = named(&netlink, number)?;
+    let seen = match namespace {
+        None => undone(index).map(|(name, on)| Undone { name, namespace: None, on }),
+        Some(number) => named(&netlink, number).and_then(|(place, file)| {
             let asked = std::thread::spawn(move || sys::enter_network(&file).ok().and_then(|()| undone(index)));
-            asked.join().ok().flatten().map(|(peer, on)| (peer, Some(name), on))
-        }
-    }?;
-    let off = off(&on)?;
-    let at = place.as_ref().map_or(String::new(), |name| format!(" in the namespace {name}"));
-    let enter = place.map_or(String::new(), |name| format!("ip netns exec {name} "));
-    Some(format!(
-        "{interface}: its other end {peer}{at} leaves checksums or segments to hardware that is not there ({}), so TCP fails: run \
-         `{enter}ethtool -K {peer} {off}`",
-        on.join(", ")
-    ))
+            let (name, on) = asked.join().ok().flatten()?;
+            Some(Undone { name, namespace: Some(place), on })
+        }),
+    };
+    Some(seen.map_or(OtherEnd::Unseen, OtherEnd::Seen))
 }
 
 /// The name of an interface of this thread's network namespace, and what it leaves undone.

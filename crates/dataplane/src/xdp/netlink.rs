@@ -54,6 +54,7 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_XDP_ACT_BASIC: u64 = 1;
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
 const NETDEV_XDP_ACT_NDO_XMIT_SG: u64 = 1 << 6;
 
@@ -192,12 +193,23 @@ impl Netlink {
     /// the kernel does not say (before Linux 6.3), it is taken to be so of all but veth devices, with which that
     /// depends on their other end.
     pub fn takes_redirects(&self, interface: i32, fragments: bool) -> bool {
-        let Some(netdev) = self.netdev else { return self.link(interface).is_ok_and(|link| !link.is_veth) };
-        let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
-        let answer = ask(&self.generic, netdev, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
-        let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
+        if self.netdev.is_none() {
+            return self.link(interface).is_ok_and(|link| !link.is_veth);
+        }
         let wanted = NETDEV_XDP_ACT_NDO_XMIT | if fragments { NETDEV_XDP_ACT_NDO_XMIT_SG } else { 0 };
-        features.is_none_or(|features| features & wanted == wanted)
+        self.xdp_features(interface).is_none_or(|features| features & wanted == wanted)
+    }
+
+    /// Whether its driver runs XDP programs itself. Where the kernel does not say, it is taken to.
+    pub fn has_xdp(&self, interface: i32) -> bool {
+        self.xdp_features(interface).is_none_or(|features| features & NETDEV_XDP_ACT_BASIC != 0)
+    }
+
+    /// What its driver says that it can do with XDP, where the kernel has that (Linux 6.3).
+    fn xdp_features(&self, interface: i32) -> Option<u64> {
+        let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
+        let answer = ask(&self.generic, self.netdev?, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
+        answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes)
     }
 }
 

@@ -92,7 +92,8 @@ fn lower_with(program: &hir::Program, sums: Sums) -> Program {
         lowered.tables.pop();
     }
     let created = created(&lowered);
-    lowered.limits = Limits { headroom: program.headroom, copies: program.copies, encap: program.encap, created };
+    let hir::Program { headroom, front, copies, encap, .. } = *program;
+    lowered.limits = Limits { headroom, front, copies, encap, created };
     lowered
 }
 
