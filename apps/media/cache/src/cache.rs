@@ -104,6 +104,11 @@ impl Cache {
         Cache::open_with(root, settings, Means { system, space: Box::new(inner::free_space) })
     }
 
+    /// Whether a directory is that of a cache.
+    pub fn is_in(root: &Path) -> bool {
+        Layout { root: root.to_owned() }.is_there()
+    }
+
     /// Opens it with other means.
     ///
     /// # Errors

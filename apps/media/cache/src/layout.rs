@@ -34,6 +34,11 @@ struct About {
 }
 
 impl Layout {
+    /// Whether there is a cache.
+    pub fn is_there(&self) -> bool {
+        self.recordings().is_dir() || self.catalogue().exists()
+    }
+
     /// Of all recordings.
     pub fn recordings(&self) -> PathBuf {
         self.root.join("recordings")

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::catalogue::{Catalogue, Error};
 use crate::info::{End, Kind, Recording, Segment, Source};
 use crate::inner::now;
-use crate::layout::{Layout, read_about};
+use crate::layout::{ABOUT, Layout, about, read_about};
 use crate::mend;
 
 /// Something about a file.
@@ -114,10 +114,10 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
     let directory = layout.recording(id);
     let (numbers, is_ts) = layout.segments(id).map_err(Error::of)?;
     report.recordings += 1;
-    let own = read_about(&directory, id).unwrap_or_else(|| {
-        report.mended(directory.join(crate::layout::ABOUT), "lost: the recording has its number as its key");
-        nameless(id, is_ts)
-    });
+    let own = match read_about(&directory, id) {
+        Some(own) => own,
+        None => named(&directory, catalogue.recording(id)?, nameless(id, is_ts), report),
+    };
     let known = catalogue.segments(id)?;
     let (mut before, mut segments): (Option<Segment>, Vec<Segment>) = (None, Vec::new());
     let mut unread = false;
@@ -158,6 +158,25 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
         let _ = fs::remove_dir_all(&directory);
     }
     Ok(())
+}
+
+/// A recording whose [`ABOUT`] is lost, as the catalogue knows it, or else by its number. What can't be read stays as it
+/// is: another version of this program may read it.
+fn named(directory: &Path, known: Option<Recording>, nameless: Recording, report: &mut Report) -> Recording {
+    let path = directory.join(ABOUT);
+    let is_lost = !path.exists();
+    let (own, what) = match known {
+        Some(own) => (own, "as the catalogue has it"),
+        None => (nameless, "the recording has its number as its key"),
+    };
+    let is_written = is_lost && fs::write(&path, about(&own)).is_ok();
+    let fate = match (is_lost, is_written) {
+        (true, true) => "lost, and made anew",
+        (true, false) => "lost",
+        (false, _) => "can't be read",
+    };
+    report.mended(path, format!("{fate}: {what}"));
+    own
 }
 
 /// A recording of which nothing but its segments is known.

@@ -153,6 +153,39 @@ fn a_lost_or_damaged_catalogue_is_made_anew() {
     }
 }
 
+/// Of what is lost as much is made anew as the catalogue knows; what can't be read stays as it is.
+#[test]
+fn a_lost_description_is_made_anew() {
+    for (damage, in_catalogue) in [(None, true), (None, false), (Some("version = 99"), true)] {
+        let directory = Directory::new();
+        let cache = Cache::open(&directory.0, settings()).unwrap();
+        let id = record(&cache, Kind::Rtp, 0..100);
+        drop(cache);
+        let path = files(&directory.0, "toml").remove(0);
+        let whole = fs::read(&path).unwrap();
+        match damage {
+            Some(text) => fs::write(&path, text).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        if !in_catalogue {
+            fs::remove_file(directory.0.join("catalogue.redb")).unwrap();
+        }
+        let cache = Cache::open(&directory.0, settings()).unwrap();
+        let reports = [cache.opened().clone(), cache.check().unwrap()];
+        let told = reports.iter().flat_map(|report| &report.mended).filter(|note| note.path == path).count();
+        assert_eq!(told, 1, "{damage:?} {in_catalogue}: {reports:?}");
+        let key = if in_catalogue { "rtsp://origin/film".to_owned() } else { format!("{id:016x}") };
+        assert_eq!(cache.find(&key, 0).unwrap().iter().map(|own| own.id).collect::<Vec<_>>(), [id]);
+        let found = fs::read_to_string(&path).unwrap();
+        match (damage, in_catalogue) {
+            (Some(text), _) => assert_eq!(found, text),
+            (None, true) => assert_eq!(found.as_bytes(), whole),
+            (None, false) => assert!(found.contains(&format!("key = \"{key}\"")), "{found}"),
+        }
+        assert!(cache.check().unwrap().mended.len() <= damage.map_or(0, |_| 1));
+    }
+}
+
 #[test]
 fn a_lost_index_is_made_anew() {
     for kind in [Kind::Mp2t, Kind::Rtp] {

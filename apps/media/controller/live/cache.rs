@@ -39,6 +39,11 @@ fn start(driver: &str, directory: &Directory) -> Media {
 
 /// The same with more settings of the cache, and sections behind them.
 pub fn start_with(driver: &str, directory: &Directory, more: &str) -> Media {
+    start_changed(driver, directory, more, &[])
+}
+
+/// The same with other changes of the example.
+pub fn start_changed(driver: &str, directory: &Directory, more: &str, changes: &[(&str, &str)]) -> Media {
     let limits = "[controllers.media.limits]";
     let sections = format!(
         "[controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\n{more}\n\
@@ -47,7 +52,7 @@ pub fn start_with(driver: &str, directory: &Directory, more: &str) -> Media {
          [controllers.media.streams.stage]\npublish.addresses = \"10.0.2.0/24\"\nrecord = true\n\n{limits}",
         directory.text()
     );
-    let media = Media::start(driver, &[(limits, &sections)]);
+    let media = Media::start(driver, &[&[(limits, &*sections)], changes].concat());
     must(media.servers.check(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]));
     media
 }
@@ -201,4 +206,17 @@ fn published_streams_are_recorded() {
     media.stop();
     let said = millrace(&["media", "cache", "check", directory.text()]).ok();
     assert!(said.contains("1 recordings, 1 of 1 segments are whole"), "{said}");
+    // A lost description is told of once, and made anew.
+    let mut all = std::fs::read_dir(directory.0.join("recordings")).unwrap().map(|entry| entry.unwrap().path());
+    let about = all.next().unwrap().join("recording.toml");
+    std::fs::remove_file(&about).unwrap();
+    let said = millrace(&["media", "cache", "check", directory.text()]).ok();
+    let line = format!("mended: {}: lost, and made anew: as the catalogue has it\n", about.display());
+    assert_eq!(said, format!("{line}1 recordings, 1 of 1 segments are whole\n"));
+    // A directory without a cache stays without one.
+    let other = Directory::new("none");
+    std::fs::create_dir_all(&other.0).unwrap();
+    let refused = millrace(&["media", "cache", "check", other.text()]).failed_in_one_line(2);
+    assert!(refused.ends_with("there is no cache in this directory\n"), "{refused}");
+    assert_eq!(std::fs::read_dir(&other.0).unwrap().count(), 0);
 }

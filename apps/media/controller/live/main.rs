@@ -9,6 +9,7 @@ mod disk;
 mod films;
 mod hls;
 mod late;
+mod many;
 mod members;
 mod neighbours;
 mod network;

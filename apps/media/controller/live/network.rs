@@ -103,6 +103,11 @@ impl Media {
         });
     }
 
+    /// The number of Millrace's process.
+    pub fn id(&self) -> u32 {
+        self.millrace.id()
+    }
+
     /// Ends Millrace as `kill -9` does.
     pub fn kill(&mut self) {
         must(self.millrace.signal(Signal::SIGKILL));

@@ -7,7 +7,7 @@ use cli::output::print;
 use cli::remote::{Remote, print_json};
 use cli::report::grouped;
 use cli::say;
-use media_cache::{Cache, Report, Settings};
+use media_cache::{Cache, Note, Report, Settings};
 use serde_json::Value as Json;
 
 use super::{Plain, export, table, time};
@@ -191,6 +191,10 @@ fn check(Check { directory, json }: &Check) -> Result<(), Failure> {
     if !directory.is_dir() {
         return Err(Failure::refused(format!("{}: there is no such directory", directory.display())));
     }
+    // Opening it would make one.
+    if !Cache::is_in(directory) {
+        return Err(Failure::refused(format!("{}: there is no cache in this directory", directory.display())));
+    }
     // What is looked at is not removed for its age, or for want of room.
     let settings = Settings { quota: u64::MAX, free_space: 0, age_seconds: None, ..Settings::default() };
     let cache = Cache::open(directory, settings).map_err(Failure::refused)?;
@@ -207,10 +211,13 @@ fn check(Check { directory, json }: &Check) -> Result<(), Failure> {
 }
 
 fn shown(opened: &Report, report: &Report) {
-    for own in [opened, report] {
-        own.mended.iter().for_each(|note| say!("mended: {}: {}", note.path.display(), note.what));
-        own.lost.iter().for_each(|note| say!("lost: {}: {}", note.path.display(), note.what));
-    }
+    // What can't be mended is found again by the second look.
+    let all = |of: fn(&Report) -> &Vec<Note>| {
+        let (first, second) = (of(opened), of(report));
+        first.iter().chain(second.iter().filter(move |note| !first.contains(note)))
+    };
+    all(|own| &own.mended).for_each(|note| say!("mended: {}: {}", note.path.display(), note.what));
+    all(|own| &own.lost).for_each(|note| say!("lost: {}: {}", note.path.display(), note.what));
     if opened.rebuilt {
         say!("the catalogue was made anew");
     }
