@@ -88,10 +88,12 @@ fn applications_at_traffic_control() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// And in front of each PPF: what crosses a channel is the packet and its metadata, wherever that is.
+/// And in front of each PPF: what crosses a channel is the packet and its metadata, wherever that is. With `CUTS=n` of
+/// one in so many.
 #[test]
 fn applications_cut_at_every_channel() {
     let chosen = applications().into_iter().filter(|(_, program)| IN_KERNEL.contains(&program.name.as_str()));
+    let one_in = std::env::var("CUTS").map_or(1, |text| text.parse().unwrap());
     let work: Vec<_> = chosen
         .flat_map(|(folder, program)| {
             let cases = Arc::new(cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap());
@@ -100,6 +102,7 @@ fn applications_cut_at_every_channel() {
             // The first is none in front of a PPF.
             cuts.into_iter().skip(1).map(move |cut| (cases.clone(), cut))
         })
+        .step_by(one_in)
         .zip([Level::Base, Level::Pac].into_iter().cycle())
         .collect();
     let next = AtomicUsize::new(0);

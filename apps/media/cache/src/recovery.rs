@@ -160,8 +160,8 @@ fn recording(layout: &Layout, catalogue: &Catalogue, id: u64, report: &mut Repor
     Ok(())
 }
 
-/// A recording whose [`ABOUT`] is lost, as the catalogue knows it, or else by its number. What can't be read stays as it
-/// is: another version of this program may read it.
+/// A recording whose [`ABOUT`] is lost, as the catalogue knows it, or else by its number. What can't be read stays as
+/// it is: another version of this program may read it.
 fn named(directory: &Path, known: Option<Recording>, nameless: Recording, report: &mut Report) -> Recording {
     let path = directory.join(ABOUT);
     let is_lost = !path.exists();

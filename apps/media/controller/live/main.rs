@@ -15,6 +15,7 @@ mod neighbours;
 mod network;
 #[path = "../tests/support/origin.rs"]
 mod origin;
+mod parents;
 mod peers;
 mod pools;
 mod publisher;

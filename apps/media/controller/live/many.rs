@@ -26,7 +26,7 @@ fn read_bytes(media: &Media) -> u64 {
 /// Half of them over UDP and half on connections, to both versions of IP.
 fn connect(media: &Media, number: usize) -> Viewer {
     let proxy = PROXIES[number / 2 % 2];
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         return viewer(media, proxy, "hall?start=0", 1);
     }
     let mut carried = Viewer::connect(&media.viewers, proxy.0, "hall?start=0");
