@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `start` | which recording a URL means |
 //! | `film` | what can be played: packets of tracks in the order in which they came |
+//! | `ahead` | the same, read for some packets at a time |
 //! | `server` | an RTSP server for one film and one client, as far as a proxy needs it |
 //! | `timeline` | which recordings of a stream were made at the same time, and in which order |
 //! | `recorded`, `track` | these as a film |
@@ -12,6 +13,7 @@
 //! | `numbers` | sequence numbers and timestamps that go on from one recording to the next |
 //! | `recordings` | what is recorded now |
 
+mod ahead;
 pub mod copies;
 pub mod film;
 mod numbers;

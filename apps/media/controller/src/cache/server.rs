@@ -13,6 +13,7 @@ use wire::rtsp::rtp_info::{self, RtpInfo};
 use wire::rtsp::transport::{self, Lower, Transport};
 use wire::sdp::Written;
 
+use super::ahead::Ahead;
 use super::film::{Begin, Film, Next, Reading};
 use super::numbers::Numbers;
 use super::seam::{Known, Seam};
@@ -83,7 +84,7 @@ impl Playing {
 /// See the module. Times are those of one clock of the caller's.
 #[derive(Debug)]
 pub struct Server<F> {
-    film: F,
+    film: Ahead<F>,
     tracks: BTreeMap<usize, Track>,
     playing: Option<Playing>,
     /// Ranges that follow: where they begin and end, and their scale.
@@ -108,6 +109,8 @@ pub enum Due {
     At(Duration),
     /// With the next request.
     OnRequest,
+    /// At once, but the film has to be read.
+    Unread,
     /// The film goes on elsewhere, from this time on, to where it is to end; and what is known of its packets there.
     Elsewhere(Duration, Option<Duration>, Seam),
 }
@@ -121,7 +124,7 @@ impl<F: Film> Server<F> {
     /// One that plays nothing yet, and begins there unless it is told otherwise.
     pub fn new(film: F, position: Duration) -> Server<F> {
         Server {
-            film,
+            film: Ahead::new(film),
             tracks: BTreeMap::new(),
             playing: None,
             queue: VecDeque::new(),
@@ -293,15 +296,40 @@ impl<F: Film> Server<F> {
         Response::new(200, None)
     }
 
-    /// Takes what is due, so many packets at most; when it is due again.
+    /// Takes what is due, so many packets at most; when it is due again. The film may be read for that.
     ///
     /// # Errors
     /// Why no more can be read.
     pub fn take(&mut self, now: Duration, wall: Duration, most: usize, data: &mut Vec<Data>) -> Result<Due, String> {
+        self.paced(true, (now, wall), most, data)
+    }
+
+    /// The same of what was read already, which needs no thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn take_read(
+        &mut self,
+        now: Duration,
+        wall: Duration,
+        most: usize,
+        data: &mut Vec<Data>,
+    ) -> Result<Due, String> {
+        self.paced(false, (now, wall), most, data)
+    }
+
+    fn paced(
+        &mut self,
+        may_read: bool,
+        (now, wall): (Duration, Duration),
+        most: usize,
+        data: &mut Vec<Data>,
+    ) -> Result<Due, String> {
         for _ in 0..most {
             let Some(playing) = self.playing else { return Ok(Due::OnRequest) };
-            let next = match self.next.take() {
+            let next = match self.next.take().or_else(|| self.film.at_hand()) {
                 Some(next) => Some(next),
+                None if !may_read => return Ok(Due::Unread),
                 None => match self.film.read()? {
                     Reading::Packet(next) => Some(next),
                     Reading::Wait => return Ok(Due::At(now + LOOK)),
@@ -316,7 +344,13 @@ impl<F: Film> Server<F> {
                     }
                 },
             };
-            let Some(next) = next.filter(|own| playing.until.is_none_or(|until| own.npt < until)) else {
+            let is_played = |own: &Next| playing.until.is_none_or(|until| own.npt < until);
+            if let Some(next) = next.as_ref().filter(|own| !may_read && !is_played(own)) {
+                // Another range may begin elsewhere.
+                self.next = Some(next.clone());
+                return Ok(Due::Unread);
+            }
+            let Some(next) = next.filter(is_played) else {
                 self.end_range(now, wall, data)?;
                 continue;
             };

@@ -106,12 +106,16 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
         }
         let Some(mut own) = server.take() else { continue };
         let (now, wall) = (began.elapsed(), wall());
-        let taken = spawn_blocking(move || {
-            let mut data = Vec::new();
-            let due = own.take(now + PACE, wall, BATCH, &mut data);
-            (own, due, data)
-        });
-        let Ok((own, next, data)) = taken.await else { return "its task has failed".into() };
+        let mut data = Vec::new();
+        let mut next = own.take_read(now + PACE, wall, BATCH, &mut data);
+        if next == Ok(Due::Unread) {
+            let taken = spawn_blocking(move || {
+                let due = own.take(now + PACE, wall, BATCH, &mut data);
+                (own, due, data)
+            });
+            let Ok(taken) = taken.await else { return "its task has failed".into() };
+            (own, next, data) = taken;
+        }
         server = Some(own);
         if !data.is_empty() {
             shared.event(|proxy| {
@@ -120,7 +124,7 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
         }
         due = match next {
             Ok(Due::At(time)) => Some(began + time),
-            Ok(Due::OnRequest) => None,
+            Ok(Due::OnRequest | Due::Unread) => None,
             Ok(Due::Elsewhere(npt, until, seam)) => {
                 shared.event(|proxy| proxy.copy_ended(id, (npt, until), seam));
                 None

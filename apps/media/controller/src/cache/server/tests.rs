@@ -12,6 +12,8 @@ struct Reel {
     at: u64,
     tracks: Vec<usize>,
     keys: bool,
+    /// Whether it may be read now.
+    may_be_read: bool,
     /// From which on they are of another recording.
     gap: Option<u64>,
     /// From which on they are elsewhere.
@@ -66,6 +68,7 @@ impl Film for Reel {
     }
 
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
+        assert!(self.may_be_read);
         let begin = to.as_millis() as u64 / 1000 * 10;
         // Only the first track has pictures.
         let tracks: Vec<usize> = tracks.iter().copied().filter(|own| !keys || *own == 0).collect();
@@ -76,6 +79,7 @@ impl Film for Reel {
     }
 
     fn read(&mut self) -> Result<Reading, String> {
+        assert!(self.may_be_read);
         loop {
             let (at, track) = (self.at / 2, (self.at % 2) as usize);
             if self.leaves == Some(at) {
@@ -107,7 +111,8 @@ struct Test {
 impl Test {
     fn new(length: u64, grows: bool) -> Test {
         let description = Description::parse(SDP.as_bytes()).unwrap();
-        let reel = Reel { description, length, grows, at: 0, tracks: Vec::new(), keys: false, gap: None, leaves: None };
+        let (at, tracks, keys, may_be_read, gap, leaves) = (0, Vec::new(), false, true, None, None);
+        let reel = Reel { description, length, grows, at, tracks, keys, may_be_read, gap, leaves };
         Test { server: Server::new(reel, Duration::ZERO), now: Duration::from_secs(1000) }
     }
 
@@ -126,11 +131,20 @@ impl Test {
         assert_eq!((answer.status, answer.headers.get("session")), (200, Some("1")));
     }
 
+    /// What is due now. What was read already is taken without the disk.
+    fn take(&mut self, most: usize, data: &mut Vec<Data>) -> Due {
+        let wall = Duration::from_secs(5);
+        self.server.film.film().may_be_read = false;
+        let due = self.server.take_read(self.now, wall, most, data).unwrap();
+        self.server.film.film().may_be_read = true;
+        if due == Due::Unread { self.server.take(self.now, wall, most, data).unwrap() } else { due }
+    }
+
     /// What comes in a time: of each packet its channel, and for RTP its header and which packet of the film it is.
     fn run(&mut self, time: Duration) -> Vec<Got> {
         let end = self.now + time;
         let mut data = Vec::new();
-        while let Due::At(due) = self.server.take(self.now, Duration::from_secs(5), 3, &mut data).unwrap() {
+        while let Due::At(due) = self.take(3, &mut data) {
             if due > end {
                 break;
             }
@@ -205,9 +219,9 @@ fn ranges_end_where_they_say_and_films_grow() {
     assert_eq!(places(&test.run(Duration::from_secs(1)), 2), (10..15).collect::<Vec<_>>());
     test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-")]);
     assert_eq!(places(&test.run(Duration::from_secs(3)), 2), (10..20).collect::<Vec<_>>());
-    test.server.film.length = 25;
+    test.server.film.film().length = 25;
     assert_eq!(places(&test.run(Duration::from_millis(500)), 2), (20..25).collect::<Vec<_>>());
-    test.server.film.grows = false;
+    test.server.film.film().grows = false;
     assert_eq!(test.run(Duration::from_millis(500)).len(), 1, "the end");
 }
 
@@ -235,7 +249,7 @@ fn what_is_wrong_is_refused() {
 #[test]
 fn a_gap_is_left_out() {
     let mut test = Test::new(20, false);
-    test.server.film.gap = Some(10);
+    test.server.film.film().gap = Some(10);
     test.set_up(0);
     test.ask("PLAY", "rtsp://x/f", &[]);
     let all = test.run(Duration::from_secs(3));
@@ -320,7 +334,7 @@ fn fast_forward_has_some_pictures() {
 fn a_film_goes_on_elsewhere() {
     use super::super::seam::Place;
     let mut test = Test::new(100, false);
-    test.server.film.leaves = Some(50);
+    test.server.film.film().leaves = Some(50);
     test.set_up(0);
     test.set_up(1);
     // Numbers are others than those of the recording.
@@ -332,13 +346,13 @@ fn a_film_goes_on_elsewhere() {
     // It is left when all of it has come.
     let (mut data, begin) = (Vec::new(), test.now);
     let (npt, mut seam) = loop {
-        match test.server.take(test.now, Duration::from_secs(5), 64, &mut data).unwrap() {
+        match test.take(64, &mut data) {
             Due::At(due) => test.now = due,
             Due::Elsewhere(npt, until, seam) => {
                 assert_eq!(until, Some(Duration::from_secs(9)));
                 break (npt, seam);
             }
-            Due::OnRequest => panic!(),
+            other => panic!("{other:?}"),
         }
     };
     assert_eq!((npt, data.iter().filter(|own| own.0 == 0).count()), (Duration::from_secs(5), 20));
