@@ -61,7 +61,8 @@ fn straight_on() {
 fn created_and_copied_packets() {
     let created = format!("ipv4_packet_t *ip = packet_create();\nchannel_put(inner, ip);\n{OUT}");
     assert_eq!((limits(&created, "").headroom, limits(&created, "").front), (14, 0));
-    let both = format!("{created}\nipv4_packet_t *other = packet_encap(packet_copy(pkt));\nchannel_put(inner, other);");
+    let copied = "ether_packet_t *copy = packet_copy(pkt);\nipv4_packet_t *other = packet_encap(copy);";
+    let both = format!("{copied}\nchannel_put(inner, other);\n{created}");
     assert_eq!((limits(&both, "").headroom, limits(&both, "").front), (34, 34));
     assert_eq!(
         headroom(

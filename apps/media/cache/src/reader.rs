@@ -146,6 +146,12 @@ impl Reader {
         }
     }
 
+    /// Counts what is written while the recording is in progress: behind [`Item::Pending`] there is nothing to read
+    /// before it is another number. None where nothing is written.
+    pub fn changes(&self) -> Option<u64> {
+        self.live.as_ref().map(|live| live.written().changes)
+    }
+
     fn has_more(&self, written: &Written) -> bool {
         let open = written.open.as_ref().filter(|(number, _)| *number == self.number);
         match open {

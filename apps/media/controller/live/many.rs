@@ -51,10 +51,11 @@ fn a_thousand_viewers_share_a_recording() {
     media.wait("it is not recorded", |media| {
         crate::cache::recordings(media, "hall").iter().any(|own| own["packets"].as_u64() >= Some(PACKETS.into()))
     });
-    let mut parts: Vec<Vec<Viewer>> = Vec::new();
-    for first in 0..THREADS {
-        parts.push((first..VIEWERS).step_by(THREADS).map(|number| connect(&media, number)).collect());
-    }
+    let part = |first| (first..VIEWERS).step_by(THREADS).map(|number| connect(&media, number)).collect();
+    let mut parts: Vec<Vec<Viewer>> = thread::scope(|scope| {
+        let all: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || part(first))).collect();
+        all.into_iter().map(|own| own.join().unwrap()).collect()
+    });
     let before = read_bytes(&media);
     let all = |parts: &mut Vec<Vec<Viewer>>, act: &(dyn Fn(&mut Viewer) + Sync)| {
         thread::scope(|scope| parts.iter_mut().for_each(|part| drop(scope.spawn(|| part.iter_mut().for_each(act)))));

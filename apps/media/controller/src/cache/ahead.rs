@@ -19,17 +19,24 @@ pub struct Ahead<F> {
     read: VecDeque<Next>,
     /// What is behind these, where that is known.
     behind: Option<Result<Reading, String>>,
+    /// When it was read last there was nothing yet.
+    waits: bool,
 }
 
 impl<F: Film> Ahead<F> {
     /// Nothing is read yet.
     pub fn new(film: F) -> Ahead<F> {
-        Ahead { film, read: VecDeque::new(), behind: None }
+        Ahead { film, read: VecDeque::new(), behind: None, waits: false }
     }
 
     /// The next packet, if it is in memory.
     pub fn at_hand(&mut self) -> Option<Next> {
         self.read.pop_front()
+    }
+
+    /// Whether there is still nothing to read.
+    pub fn is_waiting(&self) -> bool {
+        self.waits && !self.film.may_have_more()
     }
 
     /// The film itself.
@@ -87,6 +94,10 @@ impl<F: Film> Film for Ahead<F> {
         self.film.around(npt, tracks, give)
     }
 
+    fn may_have_more(&self) -> bool {
+        self.film.may_have_more()
+    }
+
     fn clock_at(&self, npt: Duration) -> Option<Duration> {
         self.film.clock_at(npt)
     }
@@ -97,7 +108,7 @@ impl<F: Film> Film for Ahead<F> {
 
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
         self.read.clear();
-        self.behind = None;
+        (self.behind, self.waits) = (None, false);
         self.film.seek(to, tracks, keys)
     }
 
@@ -105,10 +116,12 @@ impl<F: Film> Film for Ahead<F> {
         if self.read.is_empty() && self.behind.is_none() {
             self.fill();
         }
-        match self.read.pop_front() {
+        let reading = match self.read.pop_front() {
             Some(next) => Ok(Reading::Packet(next)),
             // What it was may be another thing the next time.
             None => self.behind.take().unwrap_or(Ok(Reading::Wait)),
-        }
+        };
+        self.waits = reading == Ok(Reading::Wait);
+        reading
     }
 }

@@ -259,6 +259,10 @@ impl Film for CopiedFilm {
         self.film.refresh();
     }
 
+    fn may_have_more(&self) -> bool {
+        self.film.may_have_more()
+    }
+
     fn clock_at(&self, _: Duration) -> Option<Duration> {
         None
     }

@@ -60,6 +60,10 @@ pub trait Film {
     }
     /// Looks how far it is by now.
     fn refresh(&mut self) {}
+    /// Whether there may be more behind [`Reading::Wait`]. This waits for no disk.
+    fn may_have_more(&self) -> bool {
+        true
+    }
     /// Gives what there is of these tracks here from an access point some time before a place where it goes on
     /// elsewhere, to the end.
     ///
@@ -108,6 +112,10 @@ impl<F: Film + ?Sized> Film for Box<F> {
 
     fn refresh(&mut self) {
         (**self).refresh();
+    }
+
+    fn may_have_more(&self) -> bool {
+        (**self).may_have_more()
     }
 
     fn around(&self, npt: Duration, tracks: &[usize], give: &mut dyn FnMut(&Next)) -> Result<(), String> {

@@ -210,6 +210,10 @@ impl Film for RecordedFilm {
         }
     }
 
+    fn may_have_more(&self) -> bool {
+        self.tracks.iter().any(Track::may_have_more)
+    }
+
     fn clock_at(&self, npt: Duration) -> Option<Duration> {
         Some(Duration::from_micros(self.timeline.clock(micros(npt))))
     }

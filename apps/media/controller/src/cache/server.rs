@@ -329,6 +329,7 @@ impl<F: Film> Server<F> {
             let Some(playing) = self.playing else { return Ok(Due::OnRequest) };
             let next = match self.next.take().or_else(|| self.film.at_hand()) {
                 Some(next) => Some(next),
+                None if self.film.is_waiting() => return Ok(Due::At(now + LOOK)),
                 None if !may_read => return Ok(Due::Unread),
                 None => match self.film.read()? {
                     Reading::Packet(next) => Some(next),

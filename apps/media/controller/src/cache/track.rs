@@ -37,6 +37,8 @@ pub struct Track {
     pub broken: Option<u64>,
     /// The time of its last packet.
     last: u64,
+    /// What was written by then, as its reader counts it, where it is written still.
+    seen: Option<u64>,
 }
 
 /// Which pictures are read.
@@ -79,12 +81,18 @@ impl Track {
             is_strict,
             broken: None,
             last,
+            seen: None,
         })
     }
 
     /// Whether it is written now.
     pub fn is_live(&self) -> bool {
         self.reader.recording().end.is_none()
+    }
+
+    /// Whether there may be more than there was when it was read last.
+    pub fn may_have_more(&self) -> bool {
+        self.has_ended || self.seen.is_none() || self.seen != self.reader.changes()
     }
 
     /// A time of the timeline in the recording.
@@ -113,6 +121,8 @@ impl Track {
     /// # Errors
     /// As above.
     pub fn fill(&mut self) -> io::Result<()> {
+        // What is written meanwhile is seen the next time.
+        self.seen = self.reader.changes();
         let (kind, ssrc) = (self.reader.recording().source.kind, self.reader.recording().id as u32);
         while self.next.is_none() && !self.has_ended {
             if self.keys.as_ref().is_some_and(|own| own.now.is_none()) {
