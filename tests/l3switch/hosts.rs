@@ -104,14 +104,17 @@ fn tcp_transfers_arrive_whole_with_offloads_on() {
     assert!(report.sections["received in super-packets"]["p1"] > 100, "{report:?}");
 }
 
+/// Lets a host leave checksums and segments to devices.
+pub fn offloads_on(host: &Host) {
+    let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
+    let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
+    host.ns.check(&words).unwrap();
+}
+
 /// Transfers between hosts that leave checksums and segments to devices, as kernels do.
 fn transfer_with_offloads_on(driver: &str) -> Report {
     let switch = Switch::start(driver);
-    for host in &switch.network.hosts {
-        let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
-        let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
-        host.ns.check(&words).unwrap();
-    }
+    switch.network.hosts.iter().for_each(offloads_on);
     let report = transfer(switch);
     for port in ["p1", "p2", "p3"] {
         assert_eq!((report.port(port, "oversize"), report.port(port, "unfinished")), (0, 0), "{report:?}");

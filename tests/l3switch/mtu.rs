@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Host, L3Options};
 
+use crate::hosts::offloads_on;
 use crate::random::Random;
 use crate::switch::{Network, PATIENCE, Switch, over_both};
 use crate::transfer::{BYTES, connect, listen};
@@ -31,20 +32,9 @@ mod at_traffic_control {
         let switch = Switch::start_in("tc", &Network { options, frame_size: Some(4096) });
         let network = &switch.network;
         let (h1, h3) = (network.host(1), network.host(3));
-        for host in [h1, h3] {
-            let words = ["rx", "tx", "sg", "tso", "gso", "gro"].iter().flat_map(|feature| [feature, "on"]);
-            let words: Vec<&str> = ["ethtool", "-K", Host::DEVICE].into_iter().chain(words).collect();
-            host.ns.check(&words).unwrap();
-        }
+        [h1, h3].into_iter().for_each(offloads_on);
         // h3 still offers segments of the wide path.
-        for device in ["p3", "p4", "svi2", "svi2p"] {
-            network.switch.check(&["ip", "link", "set", "dev", device, "mtu", "1500"]).unwrap();
-        }
-        let start = Instant::now();
-        while switch.ask(&["table", "get", "port_mtu", "p3"]).ok() != "1500\n" {
-            assert!(start.elapsed() < PATIENCE, "the port's MTU stays as it was");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        make_narrower(&switch);
         let listener = listen(h3, 5000);
         let to = listener.local_addr().unwrap();
         let sent = Random(7).bytes(BYTES);
@@ -68,6 +58,18 @@ mod at_traffic_control {
     }
 }
 
+/// The subnet of h3 becomes narrower; the kernel's interface there is a part of it.
+fn make_narrower(switch: &Switch) {
+    for device in ["p3", "p4", "svi2", "svi2p"] {
+        switch.network.switch.check(&["ip", "link", "set", "dev", device, "mtu", "1500"]).unwrap();
+    }
+    let start = Instant::now();
+    while switch.ask(&["table", "get", "port_mtu", "p3"]).ok() != "1500\n" {
+        assert!(start.elapsed() < PATIENCE, "the port's MTU stays as it was");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn hosts_find_the_mtu_of_a_path_that_becomes_narrower(driver: &str) {
     let options = L3Options { mtu: 2000, ..L3Options::default() };
     let switch = Switch::start_in(driver, &Network { options, frame_size: Some(4096) });
@@ -84,16 +86,8 @@ fn hosts_find_the_mtu_of_a_path_that_becomes_narrower(driver: &str) {
     for length in LENGTHS {
         assert!(ping(length, "do").contains(" 0% packet loss"), "{length} bytes do not pass the wide path");
     }
-    // The subnet of h3 becomes narrower; the kernel's interface there is a part of it.
-    for device in ["p3", "p4", "svi2", "svi2p"] {
-        network.switch.check(&["ip", "link", "set", "dev", device, "mtu", "1500"]).unwrap();
-    }
+    make_narrower(&switch);
     h3.check(&["ip", "link", "set", "dev", Host::DEVICE, "mtu", "1500"]).unwrap();
-    let start = Instant::now();
-    while switch.ask(&["table", "get", "port_mtu", "p3"]).ok() != "1500\n" {
-        assert!(start.elapsed() < PATIENCE, "the port's MTU stays as it was");
-        std::thread::sleep(Duration::from_millis(20));
-    }
     for length in LENGTHS {
         let said = ping(length, "do");
         match length <= 1500 {

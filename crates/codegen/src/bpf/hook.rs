@@ -189,19 +189,11 @@ impl<'c> Kernel<'c, '_> {
             return Ok(left);
         }
         // What ports send at most is for each of its packets, whose length has to be known.
-        let before = self.block()?;
-        let [measured, known] = self.new_blocks(["measured", "known"])?;
-        self.unlikely(builder.build_conditional_branch(is_super, measured, known)?)?;
-        builder.position_at_end(measured);
-        let bytes = self.segment_bytes(ctx, state)?;
-        let is_unknown = builder.build_int_compare(IntPredicate::EQ, bytes, self.long(0), "")?;
-        let left_measured = builder.build_or(left, is_unknown, "")?;
-        let from_measured = self.block()?;
-        builder.build_unconditional_branch(known)?;
-        builder.position_at_end(known);
-        let phi = builder.build_phi(left.get_type(), "")?;
-        phi.add_incoming(&[(&left, before), (&left_measured, from_measured)]);
-        Ok(phi.as_basic_value().into_int_value())
+        self.of_super_packet(ctx, left, || {
+            let bytes = self.segment_bytes(ctx, state)?;
+            let is_unknown = builder.build_int_compare(IntPredicate::EQ, bytes, self.long(0), "")?;
+            Ok(builder.build_or(left, is_unknown, "")?)
+        })
     }
 
     /// Puts the head `bytes` (64 bits) in front of the packet's first byte. Room is made for an even number, so that

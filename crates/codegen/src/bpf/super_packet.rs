@@ -35,6 +35,29 @@ impl<'c> Kernel<'c, '_> {
         self.program.port_mtus().is_some_and(|id| self.program.tables[id.0 as usize].value == layout)
     }
 
+    /// A value that is another one of super-packets.
+    pub(super) fn of_super_packet(
+        &self,
+        ctx: PointerValue<'c>,
+        plain: IntValue<'c>,
+        value: impl FnOnce() -> Res<IntValue<'c>>,
+    ) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let [divided, told] = self.new_blocks(["divided", "told"])?;
+        let payload = self.of_context(ctx, GSO_SIZE)?;
+        let is_super = builder.build_int_compare(IntPredicate::NE, payload, self.i32.const_zero(), "")?;
+        let from_plain = self.block()?;
+        self.unlikely(builder.build_conditional_branch(is_super, divided, told)?)?;
+        builder.position_at_end(divided);
+        let value = value()?;
+        let from_divided = self.block()?;
+        builder.build_unconditional_branch(told)?;
+        builder.position_at_end(told);
+        let phi = builder.build_phi(plain.get_type(), "")?;
+        phi.add_incoming(&[(&plain, from_plain), (&value, from_divided)]);
+        Ok(phi.as_basic_value().into_int_value())
+    }
+
     /// Of a super-packet (of another packet it means nothing) the bytes of each of its packets, behind the Ethernet
     /// header; 64 bits. 0 where that is not TCP or UDP on IPv4, or on IPv6 without extension headers.
     pub(super) fn segment_bytes(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<IntValue<'c>> {
@@ -76,25 +99,14 @@ impl<'c> Ppf<'_, 'c, '_> {
             return Ok(field);
         }
         let builder = &kernel.builder;
-        let [divided, told] = kernel.new_blocks(["divided", "told"])?;
         let mtu = kernel.resize(field, 64)?;
-        let from = kernel.block()?;
-        let payload = kernel.of_context(self.ctx, GSO_SIZE)?;
-        let is_super = builder.build_int_compare(IntPredicate::NE, payload, kernel.i32.const_zero(), "")?;
-        kernel.unlikely(builder.build_conditional_branch(is_super, divided, told)?)?;
-
-        builder.position_at_end(divided);
-        let segment = kernel.segment_bytes(self.ctx, self.state)?;
-        let whole = builder.build_int_sub(kernel.total(self.state)?, kernel.long(ETHER), "")?;
-        let fits = builder.build_int_compare(IntPredicate::ULE, segment, mtu, "")?;
-        let is_longer = builder.build_int_compare(IntPredicate::UGT, whole, mtu, "")?;
-        let most = kernel.select_int(builder.build_and(fits, is_longer, "")?, whole, mtu)?;
-        let from_divided = kernel.block()?;
-        builder.build_unconditional_branch(told)?;
-
-        builder.position_at_end(told);
-        let phi = builder.build_phi(kernel.i64, "")?;
-        phi.add_incoming(&[(&mtu, from), (&most, from_divided)]);
-        kernel.resize(phi.as_basic_value().into_int_value(), 32)
+        let most = kernel.of_super_packet(self.ctx, mtu, || {
+            let segment = kernel.segment_bytes(self.ctx, self.state)?;
+            let whole = builder.build_int_sub(kernel.total(self.state)?, kernel.long(ETHER), "")?;
+            let fits = builder.build_int_compare(IntPredicate::ULE, segment, mtu, "")?;
+            let is_longer = builder.build_int_compare(IntPredicate::UGT, whole, mtu, "")?;
+            kernel.select_int(builder.build_and(fits, is_longer, "")?, whole, mtu)
+        })?;
+        kernel.resize(most, 32)
     }
 }

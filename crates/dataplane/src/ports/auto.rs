@@ -22,11 +22,12 @@ pub fn best_hook<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Hook {
 
 /// Why XDP is no good at an interface, if it is not: there it sees packets that nobody finishes, or copies of them.
 fn why_not_xdp(interface: &str) -> Option<String> {
+    let netlink = Netlink::new().ok()?;
     let index = sys::interface(&sys::inet_socket().ok()?, interface).ok()?.index;
-    if !Netlink::new().ok()?.has_xdp(index) {
+    if !netlink.has_xdp(index) {
         return Some("its driver runs no XDP programs".into());
     }
-    match other_end(interface)? {
+    match other_end(&netlink, index)? {
         OtherEnd::Seen(undone) if undone.is_nothing() => None,
         OtherEnd::Seen(undone) => Some(format!("its other end {undone}")),
         OtherEnd::Unseen => Some("its other end is out of sight, and may leave checksums or segments undone".into()),

@@ -67,7 +67,9 @@ impl std::fmt::Display for Undone {
 /// A line about what the other end of an interface leaves unfinished, where a driver can't finish it.
 pub fn of_peer(interface: &str) -> Vec<String> {
     let line = || {
-        let Some(OtherEnd::Seen(undone)) = other_end(interface) else { return None };
+        let netlink = Netlink::new().ok()?;
+        let index = sys::interface(&sys::inet_socket().ok()?, interface).ok()?.index;
+        let Some(OtherEnd::Seen(undone)) = other_end(&netlink, index) else { return None };
         let off = off(&undone.on)?;
         let enter = undone.namespace.as_ref().map_or(String::new(), |name| format!("ip netns exec {name} "));
         let name = &undone.name;
@@ -77,13 +79,11 @@ pub fn of_peer(interface: &str) -> Vec<String> {
 }
 
 /// The other end of an interface, where that has one.
-pub fn other_end(interface: &str) -> Option<OtherEnd> {
-    let netlink = Netlink::new().ok()?;
-    let index = sys::interface(&sys::inet_socket().ok()?, interface).ok()?.index;
-    let Peer { index, namespace } = netlink.link(index).ok()?.peer?;
+pub fn other_end(netlink: &Netlink, interface: i32) -> Option<OtherEnd> {
+    let Peer { index, namespace } = netlink.link(interface).ok()?.peer?;
     let seen = match namespace {
         None => undone(index).map(|(name, on)| Undone { name, namespace: None, on }),
-        Some(number) => named(&netlink, number).and_then(|(place, file)| {
+        Some(number) => named(netlink, number).and_then(|(place, file)| {
             let asked = std::thread::spawn(move || sys::enter_network(&file).ok().and_then(|()| undone(index)));
             let (name, on) = asked.join().ok().flatten()?;
             Some(Undone { name, namespace: Some(place), on })

@@ -86,14 +86,14 @@ pub fn hook(engine: Engine, ports: &[PortConfig]) -> Result<Hook, Failure> {
         (Some(port), None) if told == Some(Hook::Tc) => Err(Failure::wrong(format!("error: --engine tc: {port}"))),
         (None, Some(port)) if told == Some(Hook::Xdp) => Err(Failure::wrong(format!("error: --engine xdp: {port}"))),
         (_, Some(_)) => Ok(Hook::Tc),
-        (None, None) if told.is_none() => {
+        (Some(_), None) => Ok(Hook::Xdp),
+        (None, None) => Ok(told.unwrap_or_else(|| {
             let interfaces = ports.iter().filter_map(|port| match &port.spec.driver {
                 Driver::Auto { interface } => Some(interface.as_str()),
                 _ => None,
             });
-            Ok(dataplane::ports::best_hook(interfaces))
-        }
-        (_, None) => Ok(told.unwrap_or_default()),
+            dataplane::ports::best_hook(interfaces)
+        })),
     }
 }
 

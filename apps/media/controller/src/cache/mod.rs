@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `start` | which recording a URL means |
 //! | `film` | what can be played: packets of tracks in the order in which they came |
-//! | `ahead` | the same, read for some packets at a time |
+//! | `ahead` | what was read of one and is not played yet |
 //! | `server` | an RTSP server for one film and one client, as far as a proxy needs it |
 //! | `timeline` | which recordings of a stream were made at the same time, and in which order |
 //! | `recorded`, `track` | these as a film |

@@ -84,7 +84,8 @@ impl Playing {
 /// See the module. Times are those of one clock of the caller's.
 #[derive(Debug)]
 pub struct Server<F> {
-    film: Ahead<F>,
+    film: F,
+    ahead: Ahead,
     tracks: BTreeMap<usize, Track>,
     playing: Option<Playing>,
     /// Ranges that follow: where they begin and end, and their scale.
@@ -95,8 +96,6 @@ pub struct Server<F> {
     begun: Option<u32>,
     /// The time in the film of the packet that was sent last.
     reached: Duration,
-    /// A packet that was read and is not due yet.
-    next: Option<Next>,
 }
 
 /// What is to be sent on the connection: channel and packet.
@@ -124,14 +123,14 @@ impl<F: Film> Server<F> {
     /// One that plays nothing yet, and begins there unless it is told otherwise.
     pub fn new(film: F, position: Duration) -> Server<F> {
         Server {
-            film: Ahead::new(film),
+            film,
+            ahead: Ahead::default(),
             tracks: BTreeMap::new(),
             playing: None,
             queue: VecDeque::new(),
             position,
             begun: None,
             reached: position,
-            next: None,
         }
     }
 
@@ -251,7 +250,7 @@ impl<F: Film> Server<F> {
     /// Plays from a place on, at a scale, or as recorded where there are no pictures to choose.
     fn begin(&mut self, from: Duration, until: Option<Duration>, scale: u32, since: Duration) -> Result<Begin, String> {
         let tracks: Vec<usize> = self.tracks.keys().copied().collect();
-        self.next = None;
+        self.ahead = Ahead::default();
         let (mut scale, to) = (scale, from.min(self.film.length()));
         let mut begin = self.film.seek(to, &tracks, scale > 1)?;
         if scale > 1 && begin.first.is_empty() {
@@ -292,7 +291,8 @@ impl<F: Film> Server<F> {
     fn tear_down(&mut self) -> Response {
         self.tracks.clear();
         self.queue.clear();
-        (self.playing, self.next, self.begun) = (None, None, None);
+        self.ahead = Ahead::default();
+        (self.playing, self.begun) = (None, None);
         Response::new(200, None)
     }
 
@@ -327,11 +327,11 @@ impl<F: Film> Server<F> {
     ) -> Result<Due, String> {
         for _ in 0..most {
             let Some(playing) = self.playing else { return Ok(Due::OnRequest) };
-            let next = match self.next.take().or_else(|| self.film.at_hand()) {
+            let next = match self.ahead.at_hand() {
                 Some(next) => Some(next),
-                None if self.film.is_waiting() => return Ok(Due::At(now + LOOK)),
+                None if self.ahead.is_waiting(&self.film) => return Ok(Due::At(now + LOOK)),
                 None if !may_read => return Ok(Due::Unread),
-                None => match self.film.read()? {
+                None => match self.ahead.read(&mut self.film)? {
                     Reading::Packet(next) => Some(next),
                     Reading::Wait => return Ok(Due::At(now + LOOK)),
                     Reading::End => None,
@@ -346,19 +346,22 @@ impl<F: Film> Server<F> {
                 },
             };
             let is_played = |own: &Next| playing.until.is_none_or(|until| own.npt < until);
-            if let Some(next) = next.as_ref().filter(|own| !may_read && !is_played(own)) {
+            let next = match next {
+                Some(next) if is_played(&next) => next,
                 // Another range may begin elsewhere.
-                self.next = Some(next.clone());
-                return Ok(Due::Unread);
-            }
-            let Some(next) = next.filter(is_played) else {
-                self.end_range(now, wall, data)?;
-                continue;
+                Some(next) if !may_read => {
+                    self.ahead.put_back(next);
+                    return Ok(Due::Unread);
+                }
+                _ => {
+                    self.end_range(now, wall, data)?;
+                    continue;
+                }
             };
             let playing = self.without_gap(playing, next.npt, now);
             let due = playing.due(next.npt);
             if due > now {
-                self.next = Some(next);
+                self.ahead.put_back(next);
                 return Ok(Due::At(due));
             }
             self.send(next, (due, now), playing.scale, wall, data);

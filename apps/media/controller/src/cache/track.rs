@@ -121,8 +121,6 @@ impl Track {
     /// # Errors
     /// As above.
     pub fn fill(&mut self) -> io::Result<()> {
-        // What is written meanwhile is seen the next time.
-        self.seen = self.reader.changes();
         let (kind, ssrc) = (self.reader.recording().source.kind, self.reader.recording().id as u32);
         while self.next.is_none() && !self.has_ended {
             if self.keys.as_ref().is_some_and(|own| own.now.is_none()) {
@@ -135,7 +133,14 @@ impl Track {
                     return Ok(());
                 }
                 Item::Gap(..) => continue,
-                Item::Pending => return Ok(()),
+                // What was written meanwhile is read yet.
+                Item::Pending => match self.reader.changes() {
+                    seen if seen == self.seen => return Ok(()),
+                    seen => {
+                        self.seen = seen;
+                        continue;
+                    }
+                },
                 Item::End(_) => {
                     self.has_ended = true;
                     return Ok(());

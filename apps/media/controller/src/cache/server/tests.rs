@@ -134,9 +134,9 @@ impl Test {
     /// What is due now. What was read already is taken without the disk.
     fn take(&mut self, most: usize, data: &mut Vec<Data>) -> Due {
         let wall = Duration::from_secs(5);
-        self.server.film.film().may_be_read = false;
+        self.server.film.may_be_read = false;
         let due = self.server.take_read(self.now, wall, most, data).unwrap();
-        self.server.film.film().may_be_read = true;
+        self.server.film.may_be_read = true;
         if due == Due::Unread { self.server.take(self.now, wall, most, data).unwrap() } else { due }
     }
 
@@ -219,9 +219,9 @@ fn ranges_end_where_they_say_and_films_grow() {
     assert_eq!(places(&test.run(Duration::from_secs(1)), 2), (10..15).collect::<Vec<_>>());
     test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-")]);
     assert_eq!(places(&test.run(Duration::from_secs(3)), 2), (10..20).collect::<Vec<_>>());
-    test.server.film.film().length = 25;
+    test.server.film.length = 25;
     assert_eq!(places(&test.run(Duration::from_millis(500)), 2), (20..25).collect::<Vec<_>>());
-    test.server.film.film().grows = false;
+    test.server.film.grows = false;
     assert_eq!(test.run(Duration::from_millis(500)).len(), 1, "the end");
 }
 
@@ -249,7 +249,7 @@ fn what_is_wrong_is_refused() {
 #[test]
 fn a_gap_is_left_out() {
     let mut test = Test::new(20, false);
-    test.server.film.film().gap = Some(10);
+    test.server.film.gap = Some(10);
     test.set_up(0);
     test.ask("PLAY", "rtsp://x/f", &[]);
     let all = test.run(Duration::from_secs(3));
@@ -334,7 +334,7 @@ fn fast_forward_has_some_pictures() {
 fn a_film_goes_on_elsewhere() {
     use super::super::seam::Place;
     let mut test = Test::new(100, false);
-    test.server.film.film().leaves = Some(50);
+    test.server.film.leaves = Some(50);
     test.set_up(0);
     test.set_up(1);
     // Numbers are others than those of the recording.
