@@ -341,7 +341,7 @@ fn errors_of_sections() {
             "t.toml:1: ports.3a: not a port name; accepted: a letter, then letters, digits, `_`, `-` and `.`",
             "t.toml:3: ports.3a.host: a port can't be its own host port; accepted: the name of another port: p1, p2, p63, b",
             "t.toml:4: ports.3a.device: there is no driver `dpdk`; use one of auto, xdp, tc, afpacket, afxdp, tap, pcap, mem; accepted: \
-         auto:INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0, \
+         auto:INTERFACE: a network interface through the best of xdp, tc, afxdp and afpacket that works, such as auto:eth0, \
          xdp:INTERFACE: a network interface whose packets the kernel processes as far as it can, such as xdp:eth0, \
          tc:INTERFACE: the same behind the driver, at traffic control's ingress: hosts keep their offloads, such as \
          tc:veth0, afpacket:INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0, \

@@ -79,7 +79,7 @@ enum Command {
     Completions(commands::completions::Completions),
     /// Write manual pages
     #[command(hide = true)]
-    Man(commands::completions::Man),
+    Man(commands::man::Args),
 }
 
 /// The command line with the subcommands of applications: in the help they stand behind that for figures, by name.
@@ -135,7 +135,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
             commands::completions::completions(&args, parser());
             Ok(())
         }
-        Command::Man(args) => commands::completions::man(&args, parser()),
+        Command::Man(args) => commands::man::run(&args, parser()),
     }
 }
 

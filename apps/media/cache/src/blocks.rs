@@ -77,6 +77,16 @@ impl Pool {
     pub fn free(&self) -> usize {
         locked(&self.0.free).len()
     }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.0.count * self.0.size
+    }
+
+    /// Bytes of those that somebody has.
+    pub fn used(&self) -> usize {
+        (self.0.count - self.free()) * self.0.size
+    }
 }
 
 impl Block {

@@ -63,8 +63,14 @@ pub struct Status {
     pub wake_ups: u64,
     /// Blocks that nobody has.
     pub free_blocks: usize,
-    /// Bytes on the disk.
+    /// Bytes of memory that wait to be written, or are written,
+    pub memory: u64,
+    /// and that there are for that.
+    pub memory_limit: u64,
+    /// Bytes on the disk,
     pub used: u64,
+    /// and how many there may be.
+    pub limit: u64,
     /// Segments removed to make room.
     pub removed: u64,
     /// Recordings in progress.
@@ -401,7 +407,10 @@ impl Cache {
             bytes: counts.bytes.load(Ordering::Relaxed),
             wake_ups: counts.wake_ups.load(Ordering::Relaxed),
             free_blocks: core.queue.pool.free(),
+            memory: core.queue.pool.used() as u64,
+            memory_limit: core.queue.pool.bytes() as u64,
             used: core.inner.used(),
+            limit: core.inner.settings.quota,
             removed: core.inner.removed(),
             recordings: core.inner.in_progress().len(),
         }

@@ -211,6 +211,10 @@ fn a_slow_disk_never_blocks() {
     assert!(begin.elapsed() < Duration::from_secs(20));
     // As many as blocks may wait, of which some are not full because a segment ends, and no more.
     assert!(taken > 500 + 16 * 30 && taken < 500 + 17 * 50, "{taken}");
+    // What waits is seen beside what may.
+    let (block, status) = (settings.block as u64, cache.status());
+    assert_eq!((status.memory_limit, status.limit), (settings.buffers as u64 * block, settings.quota));
+    assert!((16 * block..=18 * block).contains(&status.memory), "{status:?}");
     recorder.finish();
     is_stuck.store(false, Ordering::Relaxed);
     settle(&cache);
@@ -220,7 +224,7 @@ fn a_slow_disk_never_blocks() {
     // The block that could not be had, and the packets that wait for a segment's end.
     assert!(found.len() as u64 + 50 + 64 >= taken, "what waited is written: {} of {taken}", found.len());
     assert_eq!(cache.recordings().unwrap()[0].end, Some(End::DiskSlow));
-    assert_eq!(cache.status().free_blocks, settings.buffers);
+    assert_eq!((cache.status().free_blocks, cache.status().memory), (settings.buffers, 0));
 }
 
 /// Each recording fills a block: more of them than blocks are told so, and the disk is not blamed.

@@ -105,6 +105,8 @@ fn recorded(driver: &str) {
     // Behind an `afpacket` port the packet by which the sender is known may be one of them.
     let recorded = media.metric("media_recorded_packets_total") - 2 * u64::from(PACKETS);
     assert!(recorded == 0 || (recorded == 1 && driver == "afpacket"), "{recorded} packets too many");
+    let memory = media.metric("media_cache_memory_bytes");
+    assert!(memory <= media.metric("media_cache_memory_limit_bytes"), "{memory}");
     assert!(media.metric("media_cache_wakeups_total") < u64::from(PACKETS) / 10);
     // A seek begins there, and numbers go on.
     let url = later[0].url.clone();

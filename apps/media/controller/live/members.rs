@@ -37,11 +37,17 @@ fn others(media: &Media) -> Vec<String> {
     names
 }
 
-/// etcd, whose clients prove who they are.
+/// A user of etcd who may do anything, one who may use the prefix, and their password.
+const ROOT: &str = "root";
+const USER: &str = "proxies";
+const PASSWORD: &str = "of-etcd's-users";
+
+/// etcd, whose clients prove who they are: their hosts by certificates, and, once it has users, these by passwords.
 struct Etcd {
     host: Arc<Namespace>,
     directory: Directory,
     process: Option<Running>,
+    has_users: bool,
 }
 
 impl Etcd {
@@ -54,14 +60,15 @@ impl Etcd {
         let openssl = |words: &[&str]| must(host.command("openssl").args(words).current_dir(&dir).check());
         let new = [&["req", "-x509", "-subj", "/CN=ca", "-days", "2", "-out", "ca.pem"], &new_key[..], &["ca.key"]];
         openssl(&new.concat());
-        for name in ["etcd", "edge"] {
+        // etcd that has users takes no certificate with a common name.
+        for (name, field) in [("etcd", "CN"), ("edge", "O")] {
             let (key, asked, made) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
-            let subject = format!("/CN={name}");
+            let subject = format!("/{field}={name}");
             openssl(&[&["req", "-subj", &subject, "-out", &asked], &new_key[..], &[&key]].concat());
             let signed = ["x509", "-req", "-in", &asked, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
             openssl(&[&signed[..], &["-days", "2", "-extfile", "names", "-out", &made]].concat());
         }
-        let mut etcd = Etcd { host: host.clone(), directory, process: None };
+        let mut etcd = Etcd { host: host.clone(), directory, process: None, has_users: false };
         etcd.start();
         etcd
     }
@@ -102,12 +109,37 @@ impl Etcd {
         must(process.wait(PATIENCE));
     }
 
+    /// From now on nobody is let in without a password.
+    fn add_users(&mut self) {
+        for user in [ROOT, USER] {
+            self.ask("auth/role/add", &json!({ "name": user }));
+            self.ask("auth/user/add", &json!({ "name": user, "password": PASSWORD }));
+            self.ask("auth/user/grant", &json!({ "user": user, "role": user }));
+        }
+        let (key, end) = (STANDARD.encode(PREFIX), STANDARD.encode(PREFIX.replace("siblings/", "siblings0")));
+        let permission = json!({ "permType": "READWRITE", "key": key, "range_end": end });
+        self.ask("auth/role/grant", &json!({ "name": USER, "perm": permission }));
+        self.ask("auth/enable", &json!({}));
+        self.has_users = true;
+    }
+
     fn try_ask(&self, path: &str, body: &Json) -> Option<Json> {
+        let token = match self.has_users {
+            true => {
+                self.try_post("auth/authenticate", &json!({ "name": ROOT, "password": PASSWORD }), "")?["token"].take()
+            }
+            false => Json::Null,
+        };
+        self.try_post(path, body, token.as_str().unwrap_or_default())
+    }
+
+    fn try_post(&self, path: &str, body: &Json, token: &str) -> Option<Json> {
+        let token = format!("Authorization: {token}");
         let [ca, certificate, key] = ["ca.pem", "edge.pem", "edge.key"].map(|name| self.file(name));
         let (body, url) = (body.to_string(), format!("https://10.0.2.11:2379/v3/{path}"));
         let words =
             ["--silent", "--fail", "--cacert", &ca, "--cert", &certificate, "--key", &key, "--data", "@-", &url];
-        let output = must(self.host.command("curl").args(words).input(body).run());
+        let output = must(self.host.command("curl").args(["--header", &token]).args(words).input(body).run());
         output.status.success().then(|| serde_json::from_str(&output.text()).unwrap())
     }
 
@@ -156,6 +188,7 @@ fn siblings_find_each_other_in_etcd() {
     let origin = origins();
     let mut etcd = Etcd::new(&origin);
     let rubbish = etcd.put_rubbish();
+    etcd.add_users();
     let recordings: Vec<Directory> = NAMES.iter().map(|name| Directory::new(&format!("members-{name}"))).collect();
     let section = |at: usize| {
         let [ca, certificate, key] = ["ca.pem", "edge.pem", "edge.key"].map(|name| etcd.file(name));
@@ -164,7 +197,7 @@ fn siblings_find_each_other_in_etcd() {
             "[controllers.media.peers]\nname = \"{}\"\ncheck = {{ interval = \"1s\", fall = 1 }}\n\
              [controllers.media.peers.siblings]\netcd = [\"https://10.0.2.14:2379\", \"https://10.0.2.11:2379\"]\n\
              prefix = \"{PREFIX}\"\nannounce = \"10.0.2.{}:8554\"\nttl = \"{}s\"\nca = \"{ca}\"\n\
-             certificate = \"{certificate}\"\nkey = \"{key}\"\n\n\
+             certificate = \"{certificate}\"\nkey = \"{key}\"\nuser = \"{USER}\"\npassword = \"{PASSWORD}\"\n\n\
              [controllers.media.cache]\ndirectory = \"{}\"\nfree = \"0 B\"\n",
             NAMES[at],
             at + 1,
@@ -275,9 +308,17 @@ fn siblings_find_each_other_in_etcd() {
     assert!(!etcd.has("e3") && etcd.has("e1") && etcd.has("e2"));
     edges[0].wait("it is a member still", |edge| others(edge) == ["e2"]);
     let key = std::fs::read_to_string(etcd.file("edge.key")).unwrap();
-    let said = edges.pop().unwrap().stop();
-    assert!(!said.contains(key.lines().nth(1).unwrap()), "{said}");
+    // Who has another password there is told so, and finds nobody.
     edges.pop().unwrap().stop();
+    let wrong = sections[1].replace(PASSWORD, "wrong");
+    let refused = edge("afpacket", hub, 1, &wrong);
+    refused.wait("nobody says so", |edge| {
+        source(edge)["last_error"].as_str().is_some_and(|why| why.contains("invalid user ID or password"))
+    });
+    let said = refused.stop();
+    assert!(!said.contains("wrong") && !said.contains(PASSWORD), "{said}");
+    let said = edges.pop().unwrap().stop();
+    assert!(!said.contains(PASSWORD) && !said.contains(key.lines().nth(1).unwrap()), "{said}");
 }
 
 #[test]

@@ -100,6 +100,11 @@ fn mistakes_are_told() {
         ),
         (
             "media_port = 8000",
+            "peers = { parents = { etcd = \"http://10.0.0.5\", password = \"x\" } }",
+            "peers.parents: `user` is missing",
+        ),
+        (
+            "media_port = 8000",
             "peers = { name = \"e1\", siblings = { etcd = \"http://10.0.0.5\", announce = \"h:0\" } }",
             "peers.siblings.announce: \"h:0\" is none",
         ),

@@ -11,7 +11,7 @@ use super::mem::MemPort;
 pub const DRIVERS: [(&str, &str); 8] = [
     (
         "auto",
-        "INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0",
+        "INTERFACE: a network interface through the best of xdp, tc, afxdp and afpacket that works, such as auto:eth0",
     ),
     ("xdp", "INTERFACE: a network interface whose packets the kernel processes as far as it can, such as xdp:eth0"),
     (

@@ -15,6 +15,7 @@ mod instance;
 pub mod lab;
 mod live;
 pub mod lsp;
+pub mod man;
 pub mod metrics;
 mod packets;
 pub mod reload;

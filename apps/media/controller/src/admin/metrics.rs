@@ -104,11 +104,15 @@ fn recordings<W: World>(world: &W) -> Vec<Family> {
         ("media_cache_wakeups_total", "times that the writer was woken", status.map(|own| own.wake_ups)),
         ("media_cache_removed_total", "segments that were removed to make room", status.map(|own| own.removed)),
     ];
-    let mut all = vec![
-        single(Kind::Gauge, "media_recordings", "tracks that are recorded now", now),
-        single(Kind::Gauge, "media_cache_bytes", "bytes that recordings take on the disk", status.map(|own| own.used)),
-        broken,
+    let gauges: [(&str, &str, Option<u64>); 5] = [
+        ("media_recordings", "tracks that are recorded now", now),
+        ("media_cache_bytes", "bytes that recordings take on the disk", status.map(|own| own.used)),
+        ("media_cache_limit_bytes", "bytes that they may take: the quota", status.map(|own| own.limit)),
+        ("media_cache_memory_bytes", "bytes of memory that the disk has not yet", status.map(|own| own.memory)),
+        ("media_cache_memory_limit_bytes", "bytes of memory for that", status.map(|own| own.memory_limit)),
     ];
+    let mut all: Vec<Family> = gauges.map(|(name, about, value)| single(Kind::Gauge, name, about, value)).into();
+    all.push(broken);
     all.extend(counters.map(|(name, about, value)| single(Kind::Counter, name, about, value)));
     all
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use wire::rtp;
 
@@ -83,6 +84,19 @@ impl Tail {
 
 /// What a copy has around its end, by the tracks' places in the description.
 pub type Seam = HashMap<usize, Tail>;
+
+/// What a copy has not of what is played.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// From this time of the film on,
+    pub from: Duration,
+    /// to this, or its end,
+    pub until: Option<Duration>,
+    /// so many times as fast as it was recorded.
+    pub scale: u32,
+    /// What the origin may send again.
+    pub seam: Seam,
+}
 
 fn key(payload: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();

@@ -16,7 +16,7 @@ use wire::sdp::Written;
 use super::ahead::Ahead;
 use super::film::{Begin, Film, Next, Reading};
 use super::numbers::Numbers;
-use super::seam::{Known, Seam};
+use super::seam::{Known, Rest, Seam};
 
 mod wanted;
 
@@ -110,8 +110,8 @@ pub enum Due {
     OnRequest,
     /// At once, but the film has to be read.
     Unread,
-    /// The film goes on elsewhere, from this time on, to where it is to end; and what is known of its packets there.
-    Elsewhere(Duration, Option<Duration>, Seam),
+    /// The film goes on elsewhere.
+    Elsewhere(Rest),
 }
 
 /// What a server says that has no such film: this status.
@@ -197,11 +197,14 @@ impl<F: Film> Server<F> {
             return Err(455);
         }
         let wanted = self.wanted(request)?;
-        if !self.film.has(wanted.from.unwrap_or_else(|| self.played(now))) {
-            return Err(302);
-        }
         let before = self.playing.map_or(self.begun.unwrap_or(1), |own| own.scale);
         let scale = wanted.scale.unwrap_or(if self.playing.is_some() { before } else { 1 });
+        // What is resumed goes on where it was; packets are not sent twice.
+        let resumes = wanted.from.is_none() && self.playing.is_none() && self.begun == Some(scale);
+        // Who is at the end of a copy is there already, and goes on elsewhere as it would have without the pause.
+        if !resumes && !self.film.has(wanted.from.unwrap_or_else(|| self.played(now))) {
+            return Err(302);
+        }
         match (self.playing, wanted.from) {
             // A PLAY of what plays, without a range, is a sign of life (RFC 2326 section 10.5).
             (Some(_), None) if scale == before => {
@@ -218,8 +221,6 @@ impl<F: Film> Server<F> {
             _ => {}
         }
         self.queue.clear();
-        // What is resumed goes on where it was; packets are not sent twice.
-        let resumes = wanted.from.is_none() && self.playing.is_none() && self.begun == Some(scale);
         let begin = match resumes {
             true => {
                 let (since, from, until) = (now, self.position, wanted.until);
@@ -341,7 +342,8 @@ impl<F: Film> Server<F> {
                             return Ok(Due::At(last));
                         }
                         self.playing = None;
-                        return Ok(Due::Elsewhere(npt, playing.until, self.seam(npt)));
+                        let Playing { until, scale, .. } = playing;
+                        return Ok(Due::Elsewhere(Rest { from: npt, until, scale, seam: self.seam(npt) }));
                     }
                 },
             };

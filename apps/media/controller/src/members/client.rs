@@ -93,6 +93,11 @@ impl Connection {
         Ok(Connection { sender, authority, headers, task })
     }
 
+    /// Each request from now on has this header, too.
+    pub(super) fn add_header(&mut self, name: &'static str, value: String) {
+        self.headers.push((name, value));
+    }
+
     async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Response<Incoming>, Fault> {
         let mut request = Request::builder().method(method).uri(path).header("Host", &self.authority);
         for (name, value) in &self.headers {

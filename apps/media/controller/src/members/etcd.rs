@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::etcd_value;
 use super::found::{Found, Reason};
+use crate::settings::Credentials;
 use crate::settings::members::Announce;
 
 /// A request: its path and its body.
@@ -78,6 +79,11 @@ pub fn set(key: &str, own: &Announce, lease: i64, was: i64) -> Ask {
 /// Asks for one key.
 pub fn get(key: &str) -> Ask {
     ask("/v3/kv/range", &json!({ "key": text(key) }))
+}
+
+/// Says who asks, by user and password, for a token.
+pub fn authenticate(own: &Credentials) -> Ask {
+    ask("/v3/auth/authenticate", &json!({ "name": own.user, "password": own.password }))
 }
 
 /// A key, its value, and who holds it.
@@ -231,6 +237,16 @@ pub fn granted(text: &[u8]) -> Result<(i64, u64), String> {
     }
 }
 
+/// Reads the answer to [`authenticate`]: the token.
+///
+/// # Errors
+/// It is none.
+pub fn token(text: &[u8]) -> Result<String, String> {
+    let json = json_of(text)?;
+    let token = json.get("token").and_then(Json::as_str).filter(|own| own.bytes().all(|byte| byte.is_ascii_graphic()));
+    Ok(token.ok_or("etcd gives no token")?.to_owned())
+}
+
 /// Reads the answer to [`keep_alive`]: whether the lease is there still.
 ///
 /// # Errors
@@ -260,8 +276,14 @@ pub fn is_set(text: &[u8]) -> Result<Set, String> {
 
 /// Reads what a request that has failed was answered with.
 pub fn failure(status: u16, text: &[u8]) -> String {
-    let said = serde_json::from_slice(text).map(|json: Json| fault(&json));
-    said.unwrap_or_else(|_| format!("etcd answers with status {status}"))
+    if let Ok(json) = serde_json::from_slice::<Json>(text) {
+        return fault(&json);
+    }
+    // Of some requests it says in plain text what is wrong.
+    match std::str::from_utf8(text).map(str::trim) {
+        Ok(plain) if !plain.is_empty() && !plain.starts_with('<') => format!("etcd says: {}", shown(plain)),
+        _ => format!("etcd answers with status {status}"),
+    }
 }
 
 fn fault(json: &Json) -> String {
@@ -337,6 +359,13 @@ mod tests {
 
         assert_eq!(granted(br#"{"header":{"revision":"1"},"ID":"7587883212297104648","TTL":"15"}"#).unwrap().1, 15);
         assert!(granted(br#"{"header":{"revision":"1"},"error":"x"}"#).is_err());
+        assert_eq!(
+            token(br#"{"header":{"revision":"5"},"token":"tXMxPjyqnDZPDWlv.8"}"#).unwrap(),
+            "tXMxPjyqnDZPDWlv.8"
+        );
+        for bad in [&br#"{"header":{"revision":"5"}}"#[..], br#"{"token":"a\r\nb"}"#, b"token"] {
+            assert!(token(bad).is_err());
+        }
         assert_eq!(is_alive(br#"{"result":{"header":{"revision":"1"},"ID":"7","TTL":"15"}}"#), Ok(true));
         assert_eq!(is_alive(br#"{"result":{"header":{"revision":"1"},"ID":"7"}}"#), Ok(false));
         assert_eq!(
@@ -351,7 +380,12 @@ mod tests {
         assert_eq!(is_set(gone), Ok(Set::Is(None)));
         let failed = br#"{"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5}"#;
         assert_eq!(failure(404, failed), "etcd says: etcdserver: requested lease not found");
-        assert_eq!(failure(502, b"<html>"), "etcd answers with status 502");
+        for nothing in [&b"<html>"[..], b"", b"\xff"] {
+            assert_eq!(failure(502, nothing), "etcd answers with status 502");
+        }
+        let plain = b"CommonName of client sending a request against gateway will be ignored\n";
+        let said = "etcd says: CommonName of client sending a request against gateway will be ignored";
+        assert_eq!(failure(400, plain), said);
     }
 
     #[test]

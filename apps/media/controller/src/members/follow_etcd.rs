@@ -33,7 +33,14 @@ fn said(fault: Fault) -> Fault {
 
 /// A connection to an endpoint. Who is asked must know a leader: one that is cut off from the others would be silent.
 pub(super) async fn open(endpoint: &Endpoint, of: &Etcd) -> Result<Connection, Fault> {
-    Connection::open(endpoint, &of.tls, vec![("Grpc-Metadata-hasleader", "true".to_owned())]).await
+    let mut connection =
+        Connection::open(endpoint, &of.tls, vec![("Grpc-Metadata-hasleader", "true".to_owned())]).await?;
+    // Each connection has a token of its own: one that etcd knows no more ends with its connection.
+    if let Some(own) = &of.credentials {
+        let token = etcd::token(&ask(&mut connection, etcd::authenticate(own)).await?)?;
+        connection.add_header("Authorization", token);
+    }
+    Ok(connection)
 }
 
 /// Follows members, for ever.

@@ -20,7 +20,7 @@ use super::world::World;
 use super::{OriginId, Proxy, UpstreamId};
 use crate::cache::copies::{self, ANY, HOST, Validators};
 use crate::cache::recordings::{FilmPart, Recorded};
-use crate::cache::seam::Seam;
+use crate::cache::seam::Rest;
 
 /// Header fields with which the cache says what it has of a film.
 pub const MODIFIED: &str = "Last-Modified";
@@ -196,7 +196,7 @@ impl<W: World> Proxy<W> {
         &mut self,
         id: UpstreamId,
         plays: bool,
-        from: Option<(f64, Option<f64>)>,
+        rest: Option<&Rest>,
         waiter: Option<(super::ClientId, Request)>,
     ) {
         let now = self.now;
@@ -211,7 +211,7 @@ impl<W: World> Proxy<W> {
         self.lose_origin(id);
         let Some(own) = self.upstreams.get_mut(&id) else { return };
         own.set_copy(false);
-        from.into_iter().for_each(|(from, until)| own.go_on_from(from, until));
+        rest.into_iter().for_each(|rest| own.go_on_with(rest));
         own.film.iter_mut().for_each(|film| {
             film.served = if film.is_counted { "partial" } else { "miss" };
         });
@@ -219,16 +219,14 @@ impl<W: World> Proxy<W> {
         self.ask_at(id, server, url);
     }
 
-    /// A copy ends before its film does: its origin has the rest, from a place on, to the end or where the viewer wants
-    /// no more; it may send again what is known.
-    pub fn copy_ended(&mut self, connection: OriginId, (from, until): (Duration, Option<Duration>), seam: Seam) {
+    /// A copy ends before its film does: its origin has the rest.
+    pub fn copy_ended(&mut self, connection: OriginId, mut rest: Rest) {
         let Some(id) = self.connections.get(&connection).copied() else { return };
         if let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_copy()) {
-            for (track, tail) in seam {
+            for (track, tail) in std::mem::take(&mut rest.seam) {
                 own.tracks.get_mut(track).into_iter().for_each(|of| of.tail = Some(tail.clone()));
             }
-            let until = until.map(|own| own.as_secs_f64());
-            self.leave_copy(id, true, Some((from.as_secs_f64(), until)), None);
+            self.leave_copy(id, true, Some(&rest), None);
         }
     }
 

@@ -14,7 +14,7 @@ use super::track::{Track, TrackState};
 use super::upstream::Upstream;
 use super::world::World;
 use super::{ClientId, Proxy, UpstreamId, ordered, pause};
-use crate::cache::seam::Place;
+use crate::cache::seam::{Place, Rest};
 use crate::pools::ServerId;
 
 /// Until all origins are tried again, after the first time; each further time it is twice as long,
@@ -145,9 +145,11 @@ impl Upstream {
         (npt, npt + now.saturating_sub(self.played_at).as_secs_f64() * scale)
     }
 
-    /// It goes on elsewhere from a place on.
-    pub(super) fn go_on_from(&mut self, npt: f64, until: Option<f64>) {
-        (self.position.npt, self.position.scale, self.position.until) = (npt, 1.0, until);
+    /// It goes on elsewhere with what a copy has not.
+    pub(super) fn go_on_with(&mut self, rest: &Rest) {
+        let position = &mut self.position;
+        (position.npt, position.scale) = (rest.from.as_secs_f64(), rest.scale.into());
+        position.until = rest.until.map(|own| own.as_secs_f64());
     }
 
     /// Where it is to be played from, where the origin does not know that.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use wire::rtsp::url::authority;
 
+use super::Credentials;
+
 /// Who knows the members of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -63,6 +65,8 @@ pub struct Etcd {
     pub prefix: String,
     /// How servers by TLS are asked.
     pub tls: TlsFiles,
+    /// Who asks, where etcd has users of its own.
+    pub credentials: Option<Credentials>,
 }
 
 /// Endpoints of a service of Kubernetes.

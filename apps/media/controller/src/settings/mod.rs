@@ -131,7 +131,7 @@ pub struct Named {
     pub publish: Option<Arc<Access>>,
 }
 
-/// Who somebody is: the proxy at an origin, a client here.
+/// Who somebody is: the proxy at an origin or in etcd, a client here.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// The user.

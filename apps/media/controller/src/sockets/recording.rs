@@ -125,8 +125,8 @@ async fn serve(id: u64, played: &Played, outbox: &Outbox, shared: &Shared) -> St
         due = match next {
             Ok(Due::At(time)) => Some(began + time),
             Ok(Due::OnRequest | Due::Unread) => None,
-            Ok(Due::Elsewhere(npt, until, seam)) => {
-                shared.event(|proxy| proxy.copy_ended(id, (npt, until), seam));
+            Ok(Due::Elsewhere(rest)) => {
+                shared.event(|proxy| proxy.copy_ended(id, rest));
                 None
             }
             Err(why) => return why,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use media::cache::seam::{Known, Seam, Tail};
+use media::cache::seam::{Known, Rest, Seam, Tail};
 use media::settings::cache::Films;
 use media::tables::Leads;
 use wire::rtsp::framing::Item;
@@ -91,13 +91,15 @@ fn the_origin_has_the_rest() {
     model.good(client, "PLAY", URL, &[("Session", &session), ("Range", "npt=0-")]);
     assert_eq!((model.count(HOST, "OPTIONS"), model.proxy.counts.film_hits), (0, 1));
     let connection = *model.places.iter().find(|(_, host)| *host == CACHE).unwrap().0;
-    model.proxy.copy_ended(connection, (Duration::from_millis(7500), Some(Duration::from_secs(9))), Seam::default());
+    let (from, until) = (Duration::from_millis(7500), Some(Duration::from_secs(9)));
+    model.proxy.copy_ended(connection, Rest { from, until, scale: 4, seam: Seam::default() });
     model.run();
     model.wait(Duration::from_secs(1));
     let (origin, _) = model.origins.values().last().unwrap();
     let play = origin.asked.iter().find(|own| own.method == "PLAY").unwrap();
-    assert_eq!(play.headers.get("range"), Some("npt=7.500-9.000"));
-    assert_eq!((model.proxy.counts.film_partial, recorded(&model).len()), (1, 2));
+    assert_eq!((play.headers.get("range"), play.headers.get("scale")), (Some("npt=7.500-9.000"), Some("4")));
+    // What is played at another speed is not as it is.
+    assert_eq!((model.proxy.counts.film_partial, recorded(&model).len()), (1, 0));
     // It is the origin's from now on, over UDP.
     model.good(client, "PAUSE", URL, &[("Session", &session)]);
     assert_eq!((model.count(HOST, "PAUSE"), model.count(CACHE, "PAUSE")), (1, 0));
@@ -137,7 +139,8 @@ fn what_viewers_had_does_not_come_again() {
     };
     let before = sent(&model);
     assert_eq!(before.len(), 3);
-    model.proxy.copy_ended(connection, (Duration::from_millis(7500), None), Seam::from([(0, tail)]));
+    let (from, seam) = (Duration::from_millis(7500), Seam::from([(0, tail)]));
+    model.proxy.copy_ended(connection, Rest { from, until: None, scale: 1, seam });
     model.run();
     model.wait(Duration::from_secs(1));
     // The origin begins a little before, with numbers of its own.

@@ -18,7 +18,7 @@ const ORIGIN: &str = "camera.example";
 
 fn source(prefix: &str) -> Arc<Source> {
     let endpoints = vec![Endpoint { secure: false, host: "10.0.9.9".into(), port: 2379 }];
-    Arc::new(Source::Etcd(Etcd { endpoints, prefix: prefix.into(), tls: TlsFiles::default() }))
+    Arc::new(Source::Etcd(Etcd { endpoints, prefix: prefix.into(), tls: TlsFiles::default(), credentials: None }))
 }
 
 /// A proxy with a name that finds its siblings.

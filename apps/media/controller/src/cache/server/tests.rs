@@ -67,6 +67,11 @@ impl Film for Reel {
         Ok(())
     }
 
+    // An origin has the last second, too.
+    fn has(&self, npt: Duration) -> bool {
+        self.leaves.is_none_or(|leaves| npt + Duration::from_secs(1) <= Duration::from_millis(leaves * 100))
+    }
+
     fn seek(&mut self, to: Duration, tracks: &[usize], keys: bool) -> Result<Begin, String> {
         assert!(self.may_be_read);
         let begin = to.as_millis() as u64 / 1000 * 10;
@@ -151,14 +156,29 @@ impl Test {
             self.now = self.now.max(due);
         }
         self.now = end;
-        let read =
-            |channel: u8, bytes: &[u8]| channel.is_multiple_of(2).then(|| (Header::read(bytes).unwrap(), bytes[13]));
-        data.into_iter().map(|(channel, bytes)| (channel, read(channel, &bytes))).collect()
+        got(data)
+    }
+
+    /// What comes until the film goes on elsewhere, and what is said of that.
+    fn run_to_rest(&mut self) -> (Vec<Got>, Rest) {
+        let mut data = Vec::new();
+        loop {
+            match self.take(64, &mut data) {
+                Due::At(due) => self.now = self.now.max(due),
+                Due::Elsewhere(rest) => return (got(data), rest),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }
 
 /// A channel, and of RTP its header and which packet of the film it is.
 type Got = (u8, Option<(Header, u8)>);
+
+fn got(data: Vec<Data>) -> Vec<Got> {
+    let read = |channel: u8, bytes: &[u8]| channel.is_multiple_of(2).then(|| (Header::read(bytes).unwrap(), bytes[13]));
+    data.into_iter().map(|(channel, bytes)| (channel, read(channel, &bytes))).collect()
+}
 
 fn of_channel(of: &[Got], channel: u8) -> impl Iterator<Item = (Header, u8)> {
     of.iter().filter(move |(own, _)| *own == channel).filter_map(|(_, got)| *got)
@@ -344,27 +364,43 @@ fn a_film_goes_on_elsewhere() {
     let first = test.run(Duration::from_millis(1950));
     assert_eq!(places(&first, 0), (10..30).collect::<Vec<_>>());
     // It is left when all of it has come.
-    let (mut data, begin) = (Vec::new(), test.now);
-    let (npt, mut seam) = loop {
-        match test.take(64, &mut data) {
-            Due::At(due) => test.now = due,
-            Due::Elsewhere(npt, until, seam) => {
-                assert_eq!(until, Some(Duration::from_secs(9)));
-                break (npt, seam);
-            }
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!((npt, data.iter().filter(|own| own.0 == 0).count()), (Duration::from_secs(5), 20));
-    let last = Header::read(&data.iter().rfind(|own| own.0 == 0).unwrap().1).unwrap();
+    let begin = test.now;
+    let (last, mut rest) = test.run_to_rest();
+    assert_eq!((rest.from, rest.until, rest.scale), (Duration::from_secs(5), Some(Duration::from_secs(9)), 1));
+    assert_eq!(places(&last, 0), (30..50).collect::<Vec<_>>());
+    let (last, _) = of_channel(&last, 0).last().unwrap();
     let took = (test.now - begin).as_millis();
     assert!((2050..2100).contains(&took), "{took}");
-    let tail = seam.get_mut(&0).unwrap();
+    let tail = rest.seam.get_mut(&0).unwrap();
     assert_eq!((tail.place(&packet(0, 40)), tail.place(&packet(0, 49))), (Place::Sent, Place::Sent));
     assert_eq!(tail.clone().place(&packet(0, 141)), Place::Next(last.timestamp.wrapping_sub(49 * 9000)));
     // The origin's own numbers do not matter.
     let mut again = packet(0, 50);
     Header { sequence: 7, timestamp: 1000, ssrc: 9 }.write(&mut again);
     assert_eq!(tail.place(&again), Place::Next(last.timestamp.wrapping_add(9000).wrapping_sub(1000)));
-    assert_eq!(seam.len(), 2);
+    assert_eq!(rest.seam.len(), 2);
+}
+
+/// A pause at the end of a copy changes nothing: what was sent is known, and the rest goes on at the same speed.
+#[test]
+fn a_film_goes_on_elsewhere_behind_a_pause() {
+    for (scale, played, place) in [(1, 3550, "4.550"), (2, 1550, "4.100")] {
+        let mut test = Test::new(100, false);
+        test.server.film.leaves = Some(50);
+        test.set_up(0);
+        test.ask("PLAY", "rtsp://x/f", &[("Range", "npt=1-"), ("Scale", &scale.to_string())]);
+        let mut all = test.run(Duration::from_millis(played));
+        let paused = test.ask("PAUSE", "rtsp://x/f", &[]);
+        assert_eq!((paused.status, paused.headers.get("range")), (200, Some(&*format!("npt={place}-10.000"))));
+        test.run(Duration::from_secs(7));
+        // Of who begins there the origin is asked at once, but not of who goes on.
+        assert_eq!(test.ask("PLAY", "rtsp://x/f", &[("Range", &format!("npt={place}-"))]).status, 302);
+        assert_eq!(test.ask("PLAY", "rtsp://x/f", &[("Scale", &scale.to_string())]).status, 200);
+        let (last, rest) = test.run_to_rest();
+        assert_eq!((rest.from, rest.until, rest.scale), (Duration::from_secs(5), None, scale));
+        all.extend(last);
+        assert_eq!(places(&all, 0), (10..50).step_by(if scale == 1 { 1 } else { 10 }).collect::<Vec<_>>());
+        // Numbers of what was left out say nothing of what follows.
+        assert_eq!(rest.seam.is_empty(), scale != 1);
+    }
 }

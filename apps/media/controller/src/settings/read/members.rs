@@ -49,7 +49,7 @@ impl Reader<'_, '_> {
             self.errors.add(value.span().start, path, "nobody is named who knows the servers", accepted);
             return None;
         }
-        let known = [&["etcd", "prefix", "ca", "certificate", "key"], of_own].concat();
+        let known = [&["etcd", "prefix", "ca", "certificate", "key", "user", "password"], of_own].concat();
         document::only(table, path, &known, self.errors);
         let etcd = self.etcd(table, value, path, pool);
         let announce = if of_own.is_empty() { None } else { self.announce(table, value, path) };
@@ -75,7 +75,8 @@ impl Reader<'_, '_> {
             let problem = format!("`ca` is missing, by which {own} is checked");
             self.errors.add(value.span().start, path, problem, "a file with certificates, in PEM");
         }
-        Some(Etcd { endpoints, prefix, tls })
+        let credentials = self.credentials(table, value, path);
+        Some(Etcd { endpoints, prefix, tls, credentials })
     }
 
     fn tls_files(&mut self, table: &Table, value: &Value, path: &Path) -> TlsFiles {
