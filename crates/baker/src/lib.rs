@@ -15,6 +15,7 @@ pub mod ir;
 pub mod library;
 pub mod number;
 pub mod opt;
+pub mod parallel;
 pub mod place;
 pub mod source;
 pub mod syntax;

@@ -12,7 +12,6 @@ pub mod kernel;
 mod link;
 mod lower;
 mod native;
-mod parallel;
 mod target;
 
 pub use native::{Native, emit};

@@ -13,9 +13,12 @@ mod shape;
 mod types;
 mod wiring;
 
+use std::convert::Infallible;
+
 use super::analysis::{Cfg, Definitions, Dominators};
 use super::inst::*;
 use super::program::*;
+use crate::parallel;
 
 /// A rule that a program breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +50,20 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     let mut errors = Errors { list: Vec::new(), ppf: None };
     declarations::check(program, &mut errors);
     if errors.list.is_empty() {
-        for timer in &program.timers {
-            errors.ppf = Some(timer.name.clone());
-            verify_body(program, &timer.body, &timer.params(program), &mut errors);
-        }
-        for ppf in &program.ppfs {
-            errors.ppf = Some(ppf.name.clone());
-            verify_body(program, &ppf.body, &[Ty::Packet(ppf.protocol)], &mut errors);
-        }
-        errors.ppf = None;
+        let timers = program.timers.iter().map(|timer| (&timer.name, &timer.body, timer.params(program)));
+        let ppfs = program.ppfs.iter().map(|ppf| (&ppf.name, &ppf.body, vec![Ty::Packet(ppf.protocol)]));
+        let bodies: Vec<(&String, &Body, Vec<Ty>)> = timers.chain(ppfs).collect();
+        let found = parallel::each(
+            &bodies,
+            |(_, body, _)| body.size(),
+            |(name, body, params)| {
+                let mut errors = Errors { list: Vec::new(), ppf: Some((*name).clone()) };
+                verify_body(program, body, params, &mut errors);
+                Ok::<_, Infallible>(errors.list)
+            },
+        );
+        let Ok(found) = found;
+        errors.list.extend(found.into_iter().flatten());
     }
     if errors.list.is_empty() {
         wiring::check(program, &mut errors);

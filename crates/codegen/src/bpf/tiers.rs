@@ -14,14 +14,15 @@ use std::fmt::Display;
 
 use baker::ir::{PpfId, Program};
 use baker::opt::{Level, optimise};
+use baker::parallel;
 
 use super::kept::{self, Kept};
+use super::object::SLOT;
 use super::parts::{Parts, expanded, rx_ppf};
 use super::{CompileUnit, filled, with_module};
 use crate::CodegenError;
 use crate::cache::Part;
 use crate::kernel::{Memory, Object, Options};
-use crate::parallel;
 
 /// A tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,8 @@ impl Accepted<Object> {
     ) -> Result<Accepted<T>, Refusal<E>> {
         let (ppfs, parts): (Vec<PpfId>, Vec<Object>) = self.parts.into_iter().unzip();
         let objects: Vec<Object> = [self.first].into_iter().chain(parts).collect();
-        let mut taken = parallel::each(&objects, |object| offer(&filled(object.clone(), memory)?))?;
+        let length = |object: &Object| object.code.len() / SLOT;
+        let mut taken = parallel::each(&objects, length, |object| offer(&filled(object.clone(), memory)?))?;
         let first = taken.remove(0);
         Ok(Accepted { tier: self.tier, first, parts: ppfs.into_iter().zip(taken).collect() })
     }
@@ -227,18 +229,22 @@ fn apart<T: Send, E: From<CodegenError> + Send>(
     if let Some(ppf) = parts.too_deep() {
         return Err(TierError::Ppf(ppf, CodegenError::Deep.into()));
     }
-    let mut made = parallel::each(parts.roots(), |&root| {
-        let make = |spill| make(parts.program(), CompileUnit::Part(root), spill);
-        let part = match make(options.spill) {
-            Err(Refusal::TooMuch(_)) if !options.spill => make(true),
-            result => result,
-        };
-        match part {
-            Ok(part) => Ok((root, part)),
-            Err(Refusal::TooMuch(error)) => Err(TierError::Ppf(parts.largest(root), error)),
-            Err(Refusal::Other(error)) => Err(TierError::Other(error)),
-        }
-    })?;
+    let mut made = parallel::each(
+        parts.roots(),
+        |_| parallel::SMALL,
+        |&root| {
+            let make = |spill| make(parts.program(), CompileUnit::Part(root), spill);
+            let part = match make(options.spill) {
+                Err(Refusal::TooMuch(_)) if !options.spill => make(true),
+                result => result,
+            };
+            match part {
+                Ok(part) => Ok((root, part)),
+                Err(Refusal::TooMuch(error)) => Err(TierError::Ppf(parts.largest(root), error)),
+                Err(Refusal::Other(error)) => Err(TierError::Other(error)),
+            }
+        },
+    )?;
     let (_, first) = made.remove(0);
     Ok((first, made))
 }

@@ -129,7 +129,7 @@ impl KernelCode {
             let beside = (options.hook == Hook::Tc).then(|| Mutex::new(machine_of(&code, &memory, options)));
             let ring =
                 kernel.uses_rings().then(|| TapRing::new(&kernel.name)).transpose().map_err(LoadError::System)?;
-            ring.iter().try_for_each(|ring| loaded.ports().set_ring(0, ring)).map_err(LoadError::System)?;
+            loaded.ports().set_rings(&ring).map_err(LoadError::System)?;
             Ok((memory, Runner::Kernel(loaded, ring, beside)))
         };
         let ((memory, runner), refusal) = match loaded() {

@@ -231,7 +231,7 @@ impl FastPath {
         if part.uses_rings && state.rings.is_empty() {
             let ring = |_| TapRing::at(self.hook, &part.program.name).map(Arc::new);
             let rings = (0..workers).map(ring).collect::<io::Result<Vec<_>>>()?;
-            (0..QUEUES).try_for_each(|queue| self.ports.set_ring(queue, &rings[worker_of(queue, workers)]))?;
+            self.ports.set_rings((0..QUEUES).map(|queue| &*rings[worker_of(queue, workers)]))?;
             state.rings = rings;
         }
         Ok(state.rings.clone())

@@ -125,12 +125,13 @@ impl PortMaps {
         }
     }
 
-    /// From now on copies of the packets of a queue, below [`QUEUES`], come to this ring.
-    pub fn set_ring(&self, queue: u32, ring: &TapRing) -> io::Result<()> {
-        assert!(queue < QUEUES);
+    /// From now on copies of the packets of the first queues, at most [`QUEUES`], come to these rings.
+    pub fn set_rings<'r>(&self, rings: impl IntoIterator<Item = &'r TapRing>) -> io::Result<()> {
+        let numbers: Vec<u32> = rings.into_iter().map(|ring| sys::number(ring.map()) as u32).collect();
+        assert!(numbers.len() <= QUEUES as usize);
         match &self.taps {
-            Some(taps) => sys::map_update(taps, queue, sys::number(ring.map()) as u32),
-            None => Ok(()),
+            Some(taps) if !numbers.is_empty() => sys::map_update_first(taps, &numbers),
+            _ => Ok(()),
         }
     }
 }

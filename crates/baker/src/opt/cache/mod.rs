@@ -34,7 +34,8 @@ mod rewriter;
 mod state;
 mod window;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 
 use self::cost::Cost;
 pub use self::options::CacheOptions;
@@ -43,21 +44,26 @@ use self::rewriter::{Built, Rewriter, Source};
 use super::expected::Expected;
 use crate::ir::analysis::{Cfg, Liveness};
 use crate::ir::*;
+use crate::parallel;
 
 /// Caches in all bodies of the scope.
 pub fn cache(program: &Program, options: &CacheOptions) -> (Program, Report) {
     let mut cached = program.clone();
     let mut report = Report::default();
-    for (index, ppf) in program.ppfs.iter().enumerate() {
-        let id = PpfId(index as u32);
-        if options.only.as_ref().is_none_or(|only| only.contains(&id)) {
-            cached.ppfs[index].body = cache_body(program, options, id, &ppf.body, &mut report);
-        }
+    let all = program.ppfs.iter().enumerate().map(|(index, ppf)| (PpfId(index as u32), &ppf.body));
+    let chosen: Vec<(PpfId, &Body)> =
+        all.filter(|(id, _)| options.only.as_ref().is_none_or(|only| only.contains(id))).collect();
+    let built = |(id, body): &(PpfId, &Body)| Ok::<_, Infallible>((*id, cache_body(program, options, *id, body)));
+    let Ok(all) = parallel::each(&chosen, |(_, body)| body.size(), built);
+    for (id, (body, own)) in all {
+        cached.ppfs[id.0 as usize].body = body;
+        report.fallbacks.extend(own.fallbacks);
+        report.ahead.extend(own.ahead);
     }
     (cached, report)
 }
 
-fn cache_body(program: &Program, options: &CacheOptions, id: PpfId, body: &Body, report: &mut Report) -> Body {
+fn cache_body(program: &Program, options: &CacheOptions, id: PpfId, body: &Body) -> (Body, Report) {
     let (cfg, expected) = (Cfg::new(body), Expected::new(program, body));
     let live = Liveness::new(body, &cfg);
     let source = Source { program, options, id, body, live: &live, expected: &expected, cfg: &cfg };
@@ -70,7 +76,6 @@ fn cache_body(program: &Program, options: &CacheOptions, id: PpfId, body: &Body,
         if Cost::of(&other.body).compare(&Cost::of(&best.body)).is_lt() { other } else { best }
     };
     let mut best = bodies.reduce(cheaper).expect("at least one way");
-    report.ahead.insert(id, best.ahead);
-    report.fallbacks.append(&mut best.fallbacks);
-    best.body
+    let fallbacks = std::mem::take(&mut best.fallbacks);
+    (best.body, Report { fallbacks, ahead: HashMap::from([(id, best.ahead)]) })
 }

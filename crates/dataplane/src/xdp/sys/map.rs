@@ -10,6 +10,10 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
+const MAP_UPDATE_BATCH: libc::c_long = 26;
+
+/// The kernel's own number for what is not supported.
+const ENOTSUPP: i32 = 524;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,19 @@ struct MapElem {
     _pad: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
     flags: u64,
 }
 
@@ -140,6 +157,23 @@ pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
     let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, value, ..MapElem::default() };
     // SAFETY: key and value are words that live through the call.
     unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// Sets the first elements of a map of 32-bit values. Of maps in a map the kernel waits once for all of them, and else
+/// for each, until no program can have what was there before: some 10 ms.
+pub fn map_update_first(map: &OwnedFd, values: &[u32]) -> io::Result<()> {
+    let numbers: Vec<u32> = (0..values.len() as u32).collect();
+    let (map_fd, count) = (map.as_raw_fd() as u32, values.len() as u32);
+    let (keys, all) = (numbers.as_ptr() as u64, values.as_ptr() as u64);
+    let mut attributes = MapBatch { keys, values: all, count, map_fd, ..MapBatch::default() };
+    // SAFETY: keys and values are words, as many as `count` says, that live through the call.
+    match unsafe { bpf(MAP_UPDATE_BATCH, &mut attributes) } {
+        // Kernels before 5.14 do so for fewer kinds of maps.
+        Err(error) if [Some(libc::EINVAL), Some(ENOTSUPP)].contains(&error.raw_os_error()) => {
+            (0..).zip(values).try_for_each(|(key, value)| map_update(map, key, *value))
+        }
+        done => done.map(drop),
+    }
 }
 
 /// A map that holds a text.

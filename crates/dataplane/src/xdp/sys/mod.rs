@@ -12,7 +12,7 @@ pub use file_system::{enter_mounts, is_bpf_fs, mount_bpf_fs, pin, pinned, unmoun
 pub use instruction::{EXIT, OF_MAP, TC_NEXT, XDP_PASS, instruction};
 pub use link::{at_ingress, link_create, link_create_first, link_info, link_update, links_detach};
 pub use map::{
-    MMAPABLE, MapType, array_of_maps, map_create, map_delete, map_of_maps, map_update, ring_create, set_create,
-    set_insert, set_remove, text_map, text_of_map,
+    MMAPABLE, MapType, array_of_maps, map_create, map_delete, map_of_maps, map_update, map_update_first, ring_create,
+    set_create, set_insert, set_remove, text_map, text_of_map,
 };
 pub use program::{FRAGS, prog_load, send_live, test_run, trace, tracer_load};

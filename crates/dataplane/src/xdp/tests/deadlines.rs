@@ -79,7 +79,7 @@ fn deadlines_that_no_worker_was_told_of_are_found() {
     for key in 0..FLOWS {
         if key == FLOWS / 2 {
             // Those before found no ring.
-            rig.loaded.ports().set_ring(0, &ring).unwrap();
+            rig.loaded.ports().set_rings([&ring]).unwrap();
         }
         rig.loaded.run(&sets(key, 1)).unwrap();
     }

@@ -103,7 +103,7 @@ fn a_record_is_the_copy_and_the_packet_goes_on() {
     for (spill, apart) in [(false, false), (true, false), (false, true)] {
         let tapped = Tapped::new(Options { spill, apart, generation: 5, ..Options::default() });
         let ring = TapRing::new("test").unwrap();
-        tapped.loaded.ports().set_ring(0, &ring).unwrap();
+        tapped.loaded.ports().set_rings([&ring]).unwrap();
         for bytes in [16, 60, 270, 271, 1514, 1550, 1551, 3000] {
             let packet = long(bytes);
             let ran = tapped.loaded.run(&packet).unwrap();
@@ -121,7 +121,7 @@ fn a_record_is_the_copy_and_the_packet_goes_on() {
 fn a_copy_of_a_packet_in_fragments_is_whole() {
     let tapped = Tapped::new(Options { frags: true, generation: 5, ..Options::default() });
     let ring = TapRing::new("test").unwrap();
-    tapped.loaded.ports().set_ring(0, &ring).unwrap();
+    tapped.loaded.ports().set_rings([&ring]).unwrap();
     for (bytes, first) in [(60, 60), (900, 64), (1500, 1500), (3000, 100), (9014, 3000), (9300, 64), (30000, 2000)] {
         let packet = long(bytes);
         let ran = match tapped.loaded.run_divided(&packet, first) {
@@ -147,7 +147,7 @@ fn without_a_place_the_copy_is_counted_and_the_packet_goes_on() {
     goes_on();
     assert_eq!(tapped.lost(), 2, "the queue has no ring");
     let ring = TapRing::with_bytes(4096, "test").unwrap();
-    tapped.loaded.ports().set_ring(0, &ring).unwrap();
+    tapped.loaded.ports().set_rings([&ring]).unwrap();
     (0..20).for_each(|_| goes_on());
     let kept = tapped.of(&ring).len() as u64;
     assert_eq!(tapped.lost(), 2 + 40 - kept);

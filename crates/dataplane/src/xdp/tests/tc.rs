@@ -83,7 +83,7 @@ fn verdicts_and_what_is_handed_over() {
         // Without a ring there is no worker.
         assert_eq!((run(3).verdict, run(4).verdict, at_tc.dropped(DropId::NO_WORKER)), (SHOT, SHOT, 2));
         let ring = TapRing::new("test").unwrap();
-        at_tc.loaded.ports().set_ring(0, &ring).unwrap();
+        at_tc.loaded.ports().set_rings([&ring]).unwrap();
         let handed = |kind| {
             assert_eq!(run(kind).verdict, SHOT);
             let mut found = Vec::new();
