@@ -68,7 +68,9 @@ fn a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted(driver: &str
     // While the port is down its packets come to a worker, which a busy machine may not run soon enough.
     let counted = failed + report.port("p1", "lost in kernel");
     assert!(failed > 0 && counted <= lost && lost - counted < 100, "{lost} lost, {counted} counted: {report:?}");
-    assert_eq!((received.duplicated, received.reordered), (0, 0), "{received:?}");
+    assert_eq!(received.duplicated, 0, "{received:?}");
+    // What such a worker still has when the link is up again the kernel overtakes.
+    assert!(received.reordered == 0 || driver != "afpacket" && received.reordered < counted, "{received:?}");
     assert_eq!(report.port("p3", "failed"), failed, "{report:?}");
 }
 
