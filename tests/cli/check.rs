@@ -1,9 +1,10 @@
 //! `millrace check` and `millrace emit`.
 
 use std::fs;
+use std::process::Command;
 
 use crate::PATCH;
-use crate::process::{ROOT, Scratch, millrace};
+use crate::process::{ROOT, Scratch, millrace, run};
 
 #[test]
 fn programs_without_mistakes() {
@@ -24,6 +25,27 @@ fn programs_without_mistakes() {
     let scratch = Scratch::new();
     let empty = millrace(&["check", &scratch.write("empty.baker", "")]).ok();
     assert!(empty.contains("ok; a library"), "{empty}");
+}
+
+/// As `/media` is, where services of systemd start.
+#[test]
+fn a_directory_of_an_applications_name_is_not_the_application() {
+    let scratch = Scratch::new();
+    let check = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.args(["check", name]).current_dir(scratch.path("."));
+        run(command)
+    };
+    for name in ["media", "other"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    let text = check("media").ok();
+    assert!(text.starts_with("apps/media/media.baker: ok; "), "{text}");
+    assert_eq!(check("other").failed(1), "error: other/other.baker: No such file or directory (os error 2)\n");
+    // It is one where it has such a program.
+    fs::copy(PATCH, scratch.path("media/media.baker")).unwrap();
+    let text = check("media").ok();
+    assert!(text.starts_with("media/media.baker: ok; 2 PPFs, "), "{text}");
 }
 
 #[test]
