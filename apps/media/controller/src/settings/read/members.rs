@@ -107,7 +107,7 @@ impl Reader<'_, '_> {
     fn ttl(&mut self, table: &Table, path: &Path) -> Duration {
         let usual = Duration::from_secs(15);
         let Some(value) = table.get("ttl") else { return usual };
-        let accepted = "a time from \"2s\" to \"10m\", such as \"15s\"";
+        let accepted = "a time from \"2s\" to \"10min\", such as \"15s\"";
         let found = self.parsed(value, &path.key("ttl"), accepted, |text| {
             let time = baker::syntax::duration(text).map(Duration::from_nanos)?;
             (2..=600).contains(&time.as_secs()).then_some(Duration::from_secs(time.as_secs()))
