@@ -110,12 +110,11 @@ fn normal(path: &Path) -> PathBuf {
 /// Finds a program by what the user wrote.
 pub fn find(app: &str) -> Result<Source, Failure> {
     let path = Path::new(app);
-    let is_known = built_in(&format!("{app}/{app}.baker")).is_some();
     if path.is_dir() {
         let stem = path.canonicalize().ok().and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
         let own = path.join(format!("{}.baker", stem.unwrap_or_default()));
         // There are directories of such names that are no applications, such as /media.
-        if own.exists() || !is_known {
+        if own.exists() || built_in(&format!("{app}/{app}.baker")).is_none() {
             return read(&own);
         }
     }

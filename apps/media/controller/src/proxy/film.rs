@@ -224,7 +224,9 @@ impl<W: World> Proxy<W> {
         let Some(id) = self.connections.get(&connection).copied() else { return };
         if let Some(own) = self.upstreams.get_mut(&id).filter(|own| own.is_copy()) {
             for (track, tail) in std::mem::take(&mut rest.seam) {
-                own.tracks.get_mut(track).into_iter().for_each(|of| of.tail = Some(tail.clone()));
+                if let Some(of) = own.tracks.get_mut(track) {
+                    of.tail = Some(tail);
+                }
             }
             self.leave_copy(id, true, Some(&rest), None);
         }
