@@ -3,19 +3,25 @@
 //!
 //! That may be where the connection was there before the request, the server's goes on after the response, and the
 //! whole request is known. Where Millrace closes behind the response, the data path adds the FIN, if all of it comes at
-//! once. Until the connection's next event the data path alone knows of such a response. Each event begins by finding
-//! out ([`Joined::catch_up`]), and ends the data path's part in it: so both never go on from different states.
+//! once, and then takes the client's acknowledgement and answers its FIN (`closing` of the program). Until the
+//! connection's next event the data path alone knows of all that. Each event begins by finding out
+//! ([`Joined::catch_up`]), and ends the data path's part in it: so both never go on from different states.
+//!
+//! That a client has acknowledged such a FIN brings no event. So the controller looks for that from time to time, and
+//! changes nothing where it is too early ([`Joined::is_left_alone`]).
 
 use wire::body::{Body, Framing};
 use wire::http::Response;
+use wire::seq::before;
 
 use super::client::Client;
 use super::context::Context;
 use super::facts::response_limit;
-use super::state::Joined;
+use super::state::{Joined, State};
 use super::stream::Stream;
 use super::upstream::{HEAD, Upstream};
 use crate::tables::answered::Answered;
+use crate::tables::flow_entry::{FlowEntry, Mode};
 
 impl Upstream {
     /// Whether the data path may read the head of the response to the present request.
@@ -41,13 +47,34 @@ impl Upstream {
 }
 
 impl Joined {
+    /// Whether the data path may close the connection, for all that is known here.
+    pub fn may_be_closed(&self, cl: &Client) -> bool {
+        self.upstream.awaits && cl.persistence.closes()
+    }
+
+    /// Whether a look is too early: the data path does all that there is to do, and the client has not acknowledged all.
+    pub fn is_left_alone(&self, cl: &Client, cx: &mut Context) -> bool {
+        let is_due = cx.now >= self.upstream.kept.resend || cx.now >= self.deadline;
+        let waits = |entry: &FlowEntry| entry.mode != Mode::Finishing || !before(entry.limit, entry.acked);
+        !is_due && self.may_be_closed(cl) && cx.entry(&cl.key).as_ref().is_some_and(waits)
+    }
+
     /// Takes over what the data path has read of the response, and has it read nothing more.
-    pub fn catch_up(&mut self, cl: &mut Client, cx: &mut Context) {
-        let u = &mut *self.upstream;
-        if !std::mem::take(&mut u.awaits) {
-            return;
+    pub fn catch_up(mut self, cl: &mut Client, cx: &mut Context) -> State {
+        if !self.upstream.awaits {
+            return State::Joined(self);
         }
-        u.written = None;
+        let closes = cl.persistence.closes();
+        self.find_answer(cl, cx);
+        if closes && cl.is_finishing(&self.upstream) {
+            return self.look_at_close(cl, cx);
+        }
+        State::Joined(self)
+    }
+
+    fn find_answer(&mut self, cl: &mut Client, cx: &mut Context) {
+        let u = &mut *self.upstream;
+        (u.awaits, u.written) = (false, None);
         let Some(entry) = cx.end_awaiting(&u.conn.peer.key) else { return };
         u.hear(cx);
         let Some(answered) = Answered::of(&entry, cx.now) else { return };

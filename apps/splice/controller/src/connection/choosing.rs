@@ -84,7 +84,8 @@ impl Choosing {
     /// The request goes out on a connection of the idle pool. Offsets and clocks are others than those of the client
     /// before.
     fn take(self, idle: IdleUpstream, cl: &mut Client, cx: &mut Context) -> State {
-        let shrinks = cl.room() < idle.window;
+        // What acknowledges something new may tell a smaller window, too.
+        let shrinks = cl.room() < idle.window && !idle.owes_ack;
         let ahead = idle.clock_at(cx.now);
         let mut conn = idle.conn;
         let mut offsets = Offsets {

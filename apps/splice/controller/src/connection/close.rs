@@ -45,7 +45,7 @@ impl Upstream {
 
 impl Joined {
     /// A segment of the client that has been sent all of the response.
-    pub fn on_finishing_client(mut self, segment: &Segment, cl: &mut Client, cx: &mut Context) -> State {
+    pub fn on_finishing_client(self, segment: &Segment, cl: &mut Client, cx: &mut Context) -> State {
         let (end, next) = (self.upstream.response_end(), cl.requests.limit());
         if before(cl.acked, end) || !self.upstream.has_all() || !cl.requests.is_done() {
             // What it acknowledges the server must know. Its FIN comes again.
@@ -55,15 +55,37 @@ impl Joined {
             cx.push(Effect::RelayPart(part.frame()));
             return State::Joined(self);
         }
+        self.wait_for_fin(cl, cx).on_client(segment, cl, cx)
+    }
+
+    /// The client has all of the response: the server is left to others, and the client's FIN is waited for.
+    fn wait_for_fin(mut self, cl: &mut Client, cx: &mut Context) -> Answering {
+        let arrived = before(self.upstream.response_end(), cl.acked);
         cl.complete_exchange(&mut self.upstream, cx);
         let left = self.leave_or_close(cl, cx);
-        let arrived = before(end, cl.acked);
         let (tries, deadline) = (arrived.into(), cx.now + LINGER);
         let mut own = Answering { bytes: Vec::new(), tries, arrived, is_head: left.is_head, deadline };
         cl.hold(own.progress(cl), cx);
         if !arrived {
             own.send(cl, cx);
         }
-        own.on_client(segment, cl, cx)
+        own
+    }
+
+    /// Looks what the data path knows of the end of a connection that it closes: that the client has acknowledged the
+    /// FIN, and that its own FIN has been answered. What is still to come is the controller's from here on.
+    pub fn look_at_close(mut self, cl: &mut Client, cx: &mut Context) -> State {
+        if cl.is_finishing(&self.upstream)
+            && let Some(entry) = cx.entry(&cl.key)
+            && before(self.upstream.response_end(), entry.acked)
+        {
+            if entry.ended & 1 != 0 {
+                return self.leave_or_close(cl, cx).over(cl, cx);
+            }
+            cl.hear(cx);
+            return State::Answering(self.wait_for_fin(cl, cx));
+        }
+        self.update_entries(cl, cx);
+        State::Joined(self)
     }
 }

@@ -7,7 +7,7 @@ use wire::seq::before;
 use super::answering::MOST_TRIES;
 use super::client::Client;
 use super::context::Context;
-use super::exchange::{Ending, LOOK};
+use super::exchange::{Ending, FIRST_LOOK, FIRST_LOOK_FOR_CLOSE, LOOK};
 use super::send::{RESEND, spread};
 use super::state::{Connection, Joined, Reading, State};
 use crate::tables::flow_entry::are_over;
@@ -22,10 +22,14 @@ impl Connection {
             State::Killing(own) => own.deadline,
             State::Connecting(own) => own.server.resend,
             State::Joined(own) if own.is_answered() => {
-                now + self.client.account.exchange.as_ref().map_or(LOOK, |exchange| exchange.pause(now))
+                now + self.client.account.exchange.as_ref().map_or(LOOK, |exchange| exchange.pause(now, FIRST_LOOK))
             }
             State::Joined(own) if own.upstream.has_all() => own.deadline,
-            State::Joined(own) => own.upstream.kept.resend.min(own.deadline),
+            State::Joined(own) => {
+                let exchange = self.client.account.exchange.as_ref().filter(|_| own.may_be_closed(&self.client));
+                let look = exchange.map_or(u64::MAX, |exchange| now + exchange.pause(now, FIRST_LOOK_FOR_CLOSE));
+                own.upstream.kept.resend.min(own.deadline).min(look)
+            }
             State::Choosing(_) | State::Over => u64::MAX,
         };
         due.max(now.saturating_add(1))
@@ -132,6 +136,12 @@ impl Joined {
         cl.look_at_exchange(&mut self.upstream, ended, seen, cx);
         if are_over(ended) {
             return self.leave_entries(cl, cx);
+        }
+        if cl.is_finishing(&self.upstream) {
+            self = match self.look_at_close(cl, cx) {
+                State::Joined(own) => own,
+                other => return other,
+            };
         }
         let [Some(_), Some(_)] = &entries else { return State::Joined(self) };
         let (quiet, timeouts) = (u64::from(cx.seconds().saturating_sub(seen)) * 1_000_000_000, cx.timeouts());

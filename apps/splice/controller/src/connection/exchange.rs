@@ -9,8 +9,10 @@ use wire::seq::before;
 
 /// The longest pause from one look at a connection to the next, in nanoseconds.
 pub const LOOK: u64 = 5_000_000_000;
-/// The shortest one while a response is on its way.
-const FIRST_LOOK: u64 = 20_000_000;
+/// The shortest one while a response is on its way,
+pub const FIRST_LOOK: u64 = 20_000_000;
+/// and while the data path may close the connection: its server waits for the next client meanwhile.
+pub const FIRST_LOOK_FOR_CLOSE: u64 = 4_000_000;
 
 /// Bytes of one direction, up to a sequence number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,9 +172,10 @@ impl Exchange {
         self.first_byte.get_or_insert(now.saturating_sub(self.asked));
     }
 
-    /// How long it may be left alone: an eighth of its time so far, so that its end is known by as much at the latest.
-    pub fn pause(&self, now: u64) -> u64 {
-        (now.saturating_sub(self.began) / 8).clamp(FIRST_LOOK, LOOK)
+    /// How long it may be left alone: an eighth of its time so far, so that its end is known by as much at the latest,
+    /// but no less than `least`.
+    pub fn pause(&self, now: u64, least: u64) -> u64 {
+        (now.saturating_sub(self.began) / 8).clamp(least, LOOK)
     }
 }
 

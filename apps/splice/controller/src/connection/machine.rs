@@ -29,8 +29,14 @@ impl Connection {
 
 impl State {
     fn after(mut self, event: Event, cl: &mut Client, cx: &mut Context) -> State {
-        if let State::Joined(own) = &mut self {
-            own.catch_up(cl, cx);
+        if let State::Joined(own) = self {
+            if matches!(event, Event::Due) && own.is_left_alone(cl, cx) {
+                return State::Joined(own);
+            }
+            self = own.catch_up(cl, cx);
+            if matches!(self, State::Over) {
+                return self;
+            }
         }
         match event {
             Event::Client(segment) => self.on_client(segment, cl, cx),
@@ -71,8 +77,10 @@ impl State {
         if lost {
             return self.reset(cl, cx);
         }
+        if let State::Joined(own) = self {
+            return own.look_at_close(cl, cx);
+        }
         match &mut self {
-            State::Joined(own) => own.update_entries(cl, cx),
             State::Reading(own) => match &mut own.upstream {
                 Some(u) => u.update_entries(cl, Phase::Reading, cx),
                 None if cl.done => return self.answer(0, cl, cx),

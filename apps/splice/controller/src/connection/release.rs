@@ -139,7 +139,8 @@ impl Upstream {
         let Some(entry) = cx.entry(&peer.key).filter(had_all) else { return Some(self) };
         let end = self.response_end();
         // What the client has acknowledged last the server may not have heard. The next request tells it.
-        let heard = cx.entry(&cl.key).is_some_and(|own| own.mode != Mode::Held && !before(own.acked, end));
+        // What acknowledges Millrace's own FIN has not passed.
+        let heard = cx.entry(&cl.key).is_some_and(|own| own.mode != Mode::Held && own.acked == end);
         cl.hear(cx);
         let (times, window) = (cl.clock.times, cl.room());
         self.detach(serves, cl, cx);

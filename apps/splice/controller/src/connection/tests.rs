@@ -16,7 +16,7 @@ use super::event::Event;
 use super::exchange::{Account, Ending};
 use super::state::{Connection, Reading, State};
 use super::stream::Stream;
-use super::upstream::{Hop, Offered, Peer};
+use super::upstream::{Hop, IdleUpstream, Offered, Peer, ServerConn};
 use crate::cluster::idle_pool::IdlePool;
 use crate::cluster::{Cluster, NegotiatedOptions};
 use crate::data_path::FlowReader;
@@ -192,6 +192,38 @@ impl World {
         self.handle(Event::Selected(Selection::New { peer, first: 9, has_entry: true }, Vec::new()))
     }
 
+    /// One that was there before is chosen.
+    fn selected_idle(&mut self) -> Vec<Effect> {
+        let offered = Offered { mss: 1460, sack: false, times: false };
+        let hop = Hop { port: 2, mac: [6; 6], own_mac: [8; 6] };
+        let peer = Peer { server: 0, key: self.server(), hop, mss: 1460, offered, is_nat: true };
+        let conn = ServerConn {
+            peer,
+            scale: 0,
+            advertised_scale: 0,
+            edge: 60000,
+            tsval: 0,
+            recent: Default::default(),
+            responses: Stream::new(FIRST[1], 65536),
+        };
+        let idle = IdleUpstream {
+            conn,
+            next: 9,
+            clock: (0, 0),
+            window: 60000,
+            connected: true,
+            owes_ack: false,
+            due: u64::MAX,
+        };
+        self.bound += 1;
+        self.handle(Event::Selected(Selection::Idle(Box::new(idle)), Vec::new()))
+    }
+
+    /// What is added to the client's numbers.
+    fn shift(&self) -> u32 {
+        self.connection.state.upstream().unwrap().offsets.shift
+    }
+
     fn has_server(&self) -> bool {
         self.connection.state.server().is_some()
     }
@@ -273,6 +305,47 @@ fn the_end_of_a_response_behind_which_millrace_closes_is_sent_as_it_is() {
         assert_eq!((last.seq, last.ack, last.flags), (77, end, ACK | PSH | FIN));
         assert_eq!(last.payload, RESPONSE);
     }
+}
+
+/// The data path reads the response and closes with the client, and the controller finds out when it looks.
+#[test]
+fn a_connection_that_the_data_path_has_closed_is_found() {
+    let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let (mut world, end) = (World::new(), FIRST[0] + request.len() as u32);
+    world.client((FIRST[0], 77), ACK | PSH, request);
+    let effects = world.selected_idle();
+    let Some(Effect::Update { entry, .. }) = effects.iter().find(|own| matches!(own, Effect::Update { .. })) else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(entry.mode, Mode::Awaiting);
+    let due = world.connection.due(world.now);
+    assert_eq!(due, world.now + 4_000_000);
+
+    // No response yet; then one, of which the client has acknowledged all but the FIN behind it.
+    world.now = due;
+    assert!(world.handle(Event::Due).is_empty());
+    let (length, shift) = (RESPONSE.len() as u32, world.shift());
+    let (client, server) = (world.connection.client.key, world.server());
+    let entry = world.entries.0.get_mut(&server).unwrap();
+    let (status, whole, head) = (200u64 << 49, 1 << 59, (length as u64 - 2) << 38);
+    (entry.mode, entry.framing) = (Mode::Answered, 13 << 60 | whole | status | head);
+    entry.limit = entry.limit.wrapping_add(length - 1);
+    entry.acked = end.wrapping_add(shift);
+    let entry = world.entries.0.get_mut(&client).unwrap();
+    (entry.mode, entry.limit, entry.acked) = (Mode::Finishing, 77 + length, 77 + length);
+    world.now += 4_000_000;
+    assert!(world.handle(Event::Due).is_empty());
+
+    // Its own FIN has been answered, so nothing is sent.
+    let entry = world.entries.0.get_mut(&client).unwrap();
+    (entry.acked, entry.ended) = (77 + length + 1, 1);
+    let effects = world.handle(Event::Due);
+    let [Effect::Finish(finished), Effect::LetGo(_), Effect::Keep(idle), Effect::Remove(key)] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((finished.ending, finished.exchange.status, finished.exchange.body()), (Ending::Complete, Some(200), 2));
+    assert!(idle.owes_ack && *key == client);
+    assert!(matches!(world.connection.state, State::Over));
 }
 
 #[test]

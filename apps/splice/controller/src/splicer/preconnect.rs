@@ -41,6 +41,15 @@ impl IdleUpstream {
         }
         .frame()
     }
+
+    /// An acknowledgement of all that has come. Where that is news, a server takes a smaller window, too (RFC 9293
+    /// section 3.10.7.4), and is told no more room than the next client has for certain.
+    fn acknowledgement(&mut self, now: u64) -> Vec<u8> {
+        if std::mem::take(&mut self.owes_ack) {
+            self.window = self.window.min(WINDOW);
+        }
+        self.segment(0, now)
+    }
 }
 
 impl<P: DataPath> Splicer<P> {
@@ -59,8 +68,8 @@ impl<P: DataPath> Splicer<P> {
         self.idle.due = now + LOOK;
         for server in 0..self.cluster.servers.len() {
             for own in self.idle.of_server_mut(server) {
-                if std::mem::take(&mut own.owes_ack) {
-                    self.path.send(own.conn.peer.hop.port, &own.segment(0, now));
+                if own.owes_ack {
+                    self.path.send(own.conn.peer.hop.port, &own.acknowledgement(now));
                 }
             }
             let usable = self.cluster.is_usable(server);
@@ -164,7 +173,7 @@ impl<P: DataPath> Splicer<P> {
                 return;
             }
         }
-        let (port, answer) = (idle.conn.peer.hop.port, idle.segment(0, now));
+        let (port, answer) = (idle.conn.peer.hop.port, idle.acknowledgement(now));
         self.path.send(port, &answer);
     }
 

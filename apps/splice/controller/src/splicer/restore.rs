@@ -97,8 +97,8 @@ impl<P: DataPath> Splicer<P> {
         let mut entry = entry.clone();
         if let Some((_, own)) = server.filter(|(_, own)| own.mode == Mode::Answered && facts.asking) {
             let has = own.acked.wrapping_sub(entry.seq);
-            // Else the answer is that of the request before.
-            if before(entry.limit, has) {
+            // Else the answer is that of the request before. Where the data path has closed behind it, it is of this one.
+            if entry.mode == Mode::Finishing || before(entry.limit, has) {
                 // The server has all of the request, which nobody has noted here.
                 facts = ClientFacts { asking: false, is_head: false, lost: false, ..facts };
                 (entry.limit, entry.framing) = (has, Body::empty().word());

@@ -16,7 +16,8 @@ pub enum Mode {
     Open,
     /// As limited, and a FIN at the limit passes, too: nothing else is to come.
     Closing,
-    /// Those that do nothing but acknowledge less than the flow entry's limit pass.
+    /// Those that do nothing but acknowledge less than the flow entry's limit pass. Where the other direction is
+    /// [`Mode::Answered`] the data path closes with this one's sender: `closing` of the program.
     Finishing,
     /// All go to the controller but a response that begins at the limit and whose head is plain: the data path reads
     /// it.

@@ -29,8 +29,10 @@ pub struct Shared {
     pub program: Arc<Program>,
     pub stepper: Stepper,
     pub now: u64,
-    /// Packets for the controller.
+    /// Packets for the controller,
     pub punted: VecDeque<StepOutput>,
+    /// and how many there have been.
+    pub punts: usize,
     /// The port that the packet at hand came in by.
     pub port: u128,
     /// How many more times the controller changes a flow entry or sends something before its process dies.
@@ -144,7 +146,10 @@ impl Shared {
                     assert!((1..=3).contains(&port), "a packet leaves by port {port}");
                     self.paths[if port == 1 { 2 } else { 3 }].push_back(output.bytes);
                 }
-                End::Controller(_) => self.punted.push_back(output),
+                End::Controller(_) => {
+                    self.punts += 1;
+                    self.punted.push_back(output);
+                }
                 End::Host => panic!("nothing is wired to the host"),
             }
         }

@@ -63,6 +63,41 @@ fn a_client_that_asks_for_the_end_leaves_the_server_to_others() {
     }
 }
 
+/// Where the response comes in one segment, and says that the request has come, the controller gets the request and
+/// nothing else: the data path closes with the client. It finds that out when it looks.
+#[test]
+fn the_data_path_closes_with_a_client() {
+    let plain =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+    for times in [false, true] {
+        let options = TcpOptions { times: plain.times.filter(|_| times), ..plain };
+        let exchange = Exchange { second: false, post: false, up: 0, down: 300, chunked: false, last: true };
+        let mut world = World::new(
+            Hosts { settings: "reuse = \"always\"", ..Hosts::alike(options, [1, 9]) },
+            vec![exchange.clone()],
+        );
+        assert!(run(&mut world, &[]));
+        world.settle();
+        let connections = world.connections();
+        for number in 2..6 {
+            let times = options.times.map(|_| (number << 29, 0));
+            world.next_client(TcpOptions { times, ..options }, number << 30, vec![exchange.clone()]);
+            let punts = world.punts();
+            world.speak();
+            while let Some(path) = (0..4).find(|path| world.queued(*path) > 0) {
+                if path == 1 && world.is_bare(path) { world.drop_one(path) } else { world.deliver(path) }
+            }
+            assert_eq!(world.client.received, world.expected());
+            assert!(world.client.peer_closed && world.client.is_closed(), "its FIN is answered");
+            assert_eq!(world.punts() - punts, 1);
+            // The server has got no acknowledgement yet, but with the next request.
+            settle(&mut world, number as usize);
+            assert_eq!((world.connections(), world.splicer.len()), (connections, 0));
+        }
+        assert_eq!(metric(&mut world, "service_requests", "complete"), 5);
+    }
+}
+
 /// A POST that fits into a segment; see `posted_again`.
 fn post() -> Exchange {
     Exchange { second: false, post: true, up: 100, down: 4000, chunked: false, last: false }

@@ -232,6 +232,11 @@ impl Tcp {
         self.una == self.end()
     }
 
+    /// Whether its FIN has come, too.
+    pub fn is_closed(&self) -> bool {
+        self.closing && self.una == self.end().wrapping_add(1)
+    }
+
     /// Whether a segment brings bytes that have not come before.
     pub fn is_news(&self, segment: &Segment) -> bool {
         let end = segment.seq.wrapping_add(segment.payload.len() as u32);

@@ -20,7 +20,7 @@ use splice::SpliceApplication;
 use splice::settings::Settings;
 use splice::splicer::Splicer;
 use wire::flow_key::FlowKey;
-use wire::segment::{Segment, TcpOptions};
+use wire::segment::{ACK, Segment, TcpOptions};
 
 use super::path::{PATHS, Shared, TestPath};
 use super::plan::{Exchange, Hosts};
@@ -135,6 +135,7 @@ impl World {
             stepper,
             now: 1_000_000_000,
             punted: VecDeque::new(),
+            punts: 0,
             port: 0,
             left: None,
             paths: Default::default(),
@@ -298,6 +299,18 @@ impl World {
     pub fn arrives(&mut self, path: usize, frame: Vec<u8>) {
         self.shared.borrow_mut().paths[path].push_back(frame);
         self.settle();
+    }
+
+    /// Whether the first packet of a path acknowledges something, and does nothing else.
+    pub fn is_bare(&self, path: usize) -> bool {
+        let shared = self.shared.borrow();
+        let segment = shared.paths[path].front().and_then(|frame| Segment::parse(frame));
+        segment.is_some_and(|segment| segment.flags == ACK && segment.payload.is_empty())
+    }
+
+    /// Packets that there have been for the controller.
+    pub fn punts(&self) -> usize {
+        self.shared.borrow().punts
     }
 
     pub fn queued(&self, path: usize) -> usize {
