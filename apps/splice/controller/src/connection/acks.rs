@@ -88,7 +88,13 @@ impl Client {
     /// Notes the clock and its echo of a segment of the client.
     pub fn note_clock(&mut self, segment: &Segment, upstream: Option<&mut Upstream>, now: u64) {
         // An old segment says old times, and a SYN echoes none.
-        let Some((value, echo)) = segment.options.times.filter(|_| segment.has(ACK)) else { return };
+        if let Some(times) = segment.options.times.filter(|_| segment.has(ACK)) {
+            self.hear_clock(times, upstream, now);
+        }
+    }
+
+    /// Notes a clock of the client and its echo.
+    pub fn hear_clock(&mut self, (value, echo): (u32, u32), upstream: Option<&mut Upstream>, now: u64) {
         let clock = &mut self.clock;
         if let Some(u) = upstream.filter(|_| !clock.heard) {
             u.conn.tsval = echo.wrapping_sub(u.offsets.tsval);

@@ -52,7 +52,8 @@ impl Joined {
         self.upstream.awaits && cl.persistence.closes()
     }
 
-    /// Whether a look is too early: the data path does all that there is to do, and the client has not acknowledged all.
+    /// Whether a look is too early: the data path does all that there is to do, and the client has not acknowledged
+    /// all.
     pub fn is_left_alone(&self, cl: &Client, cx: &mut Context) -> bool {
         let is_due = cx.now >= self.upstream.kept.resend || cx.now >= self.deadline;
         let waits = |entry: &FlowEntry| entry.mode != Mode::Finishing || !before(entry.limit, entry.acked);

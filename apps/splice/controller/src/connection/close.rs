@@ -79,6 +79,11 @@ impl Joined {
             && let Some(entry) = cx.entry(&cl.key)
             && before(self.upstream.response_end(), entry.acked)
         {
+            // The server is to hear that the client has got its clock (`closing` of the program).
+            if cl.options.times {
+                let times = ((entry.framing >> 32) as u32, entry.framing as u32);
+                cl.hear_clock(times, Some(&mut self.upstream), cx.now);
+            }
             if entry.ended & 1 != 0 {
                 return self.leave_or_close(cl, cx).over(cl, cx);
             }

@@ -31,6 +31,7 @@ use crate::connection::state::{Connection, Joined, Pending, Reading, Resetting, 
 use crate::connection::stream::Stream;
 use crate::connection::upstream::{HEAD, Hop, Offered, Offsets, Peer, ServerConn, Upstream};
 use crate::data_path::{DataPath, FlowReader, MARGIN};
+use crate::tables::answered::CLOSES;
 use crate::tables::flow_entry::{FlowEntry, Mode, are_over, second};
 
 /// Lines about connections that can't be taken up; their number follows.
@@ -97,7 +98,7 @@ impl<P: DataPath> Splicer<P> {
         let mut entry = entry.clone();
         if let Some((_, own)) = server.filter(|(_, own)| own.mode == Mode::Answered && facts.asking) {
             let has = own.acked.wrapping_sub(entry.seq);
-            // Else the answer is that of the request before. Where the data path has closed behind it, it is of this one.
+            // Else the answer is that of the request before. One behind which the data path has closed is of this one.
             if entry.mode == Mode::Finishing || before(entry.limit, has) {
                 // The server has all of the request, which nobody has noted here.
                 facts = ClientFacts { asking: false, is_head: false, lost: false, ..facts };
@@ -214,7 +215,12 @@ impl<P: DataPath> Splicer<P> {
         let server = self.cluster.find(&key)?;
         let facts = ServerFacts::of(entry);
         let client_facts = ClientFacts::of(client)?;
-        let limit = response_limit(entry, client_facts.closes);
+        // The client's entry may be that of the next request already.
+        let closes = match entry.mode {
+            Mode::Answered => entry.facts & CLOSES != 0,
+            _ => client_facts.closes && !client_facts.asking,
+        };
+        let limit = response_limit(entry, closes);
         let mut responses = Stream::new(limit, HEAD);
         responses.body = response_body(entry);
         responses.bytes.insert(limit, &[], facts.ended);

@@ -63,7 +63,8 @@ pub struct FlowEntry {
     /// Second of the last segment.
     pub seen: u32,
     /// What the controller knows of the message that passes, from `limit` on, and of the connection: see `note`. With
-    /// [`Mode::Awaiting`] the acknowledgement of the whole request, with [`Mode::Answered`] what was read.
+    /// [`Mode::Awaiting`] the acknowledgement of the whole request, with [`Mode::Answered`] what was read; where the
+    /// data path closes the last timestamp of its sender and the echo.
     pub framing: u64,
     /// See `framing`.
     pub facts: u16,
