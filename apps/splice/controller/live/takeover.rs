@@ -16,6 +16,7 @@ fn program() -> Vec<(&'static str, String)> {
     }
     files!(
         "accept.baker",
+        "closing.baker",
         "flow.baker",
         "entry.baker",
         "errors.baker",

@@ -23,14 +23,16 @@ struct Log {
     asked: Mutex<Vec<String>>,
 }
 
-/// Serves one connection, until its client ends it or it is told to.
-fn serve(listener: &TcpListener, log: &Log, ends: &AtomicBool, tcp_only: bool) {
+/// Serves one connection, until its client ends it or it is told to. RTP begins at a sequence number: another one each
+/// time, as of all servers (RFC 3550 section 5.1), else a stream that is there again could be taken for late packets of
+/// the one before.
+fn serve(listener: &TcpListener, log: &Log, ends: &AtomicBool, (mut sequence, tcp_only): (u16, bool)) {
     let (mut stream, peer) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
     let options = Options { live: true, tracks: 1, coding: Some(("MP2T", 33)), tcp_only, ..Options::default() };
     let mut origin = Origin::new(options);
     let media = UdpSocket::bind(("10.0.2.11", origin.first_port)).unwrap();
-    let (mut framer, mut buffer, mut plays, mut sequence) = (Framer::default(), [0; 4096], false, 100u16);
+    let (mut framer, mut buffer, mut plays) = (Framer::default(), [0; 4096], false);
     while !ends.load(Ordering::Relaxed) {
         match stream.read(&mut buffer) {
             Ok(0) => return,
@@ -71,9 +73,9 @@ pub fn streams(proxy: &Proxy, tcp_only: bool) {
             // Sockets of this thread are those of the host.
             let file = std::fs::File::open(path).unwrap();
             nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-            serve(&listener, &log, &first, tcp_only);
+            serve(&listener, &log, &first, (100, tcp_only));
             // It is there again; viewers notice a gap and nothing else.
-            serve(&listener, &log, &second, tcp_only);
+            serve(&listener, &log, &second, (50_000, tcp_only));
         });
         let mut client = Client::ask(proxy, PROXIES[0], "/rtsp/10.0.2.11:8554/live");
         assert!(client.head().starts_with("HTTP/1.1 200 OK\r\n"));

@@ -17,6 +17,7 @@ use super::effect::Effect;
 use super::send::window;
 use super::state::{Answering, Joined, State};
 use super::upstream::Upstream;
+use crate::tables::flow_entry::Mode;
 
 impl Upstream {
     /// Sends the client the end of a response with a FIN. The data path does not rewrite that: the segment may come
@@ -75,12 +76,21 @@ impl Joined {
     /// Looks what the data path knows of the end of a connection that it closes: that the client has acknowledged the
     /// FIN, and that its own FIN has been answered. What is still to come is the controller's from here on.
     pub fn look_at_close(mut self, cl: &mut Client, cx: &mut Context) -> State {
-        if cl.is_finishing(&self.upstream)
-            && let Some(entry) = cx.entry(&cl.key)
-            && before(self.upstream.response_end(), entry.acked)
-        {
-            // The server is to hear that the client has got its clock (`closing` of the program).
-            if cl.options.times {
+        if cl.is_finishing(&self.upstream) {
+            let to = self.upstream.conn.peer.key.reversed();
+            let Some(entry) = cx.entry(&cl.key).filter(|entry| entry.to == to) else {
+                // The client has begun anew at the same flow key, which is that connection's from here on.
+                self.leave_or_close(cl, cx);
+                return State::Over;
+            };
+            if !before(self.upstream.response_end(), entry.acked) {
+                self.update_entries(cl, cx);
+                return State::Joined(self);
+            }
+            // The server is to hear that the client has got its clock. The data path has noted that, if nobody has
+            // written the entries since then, and if there was one.
+            let is_noted = cx.entry(&self.upstream.conn.peer.key).is_some_and(|own| own.mode == Mode::Answered);
+            if cl.options.times && is_noted && entry.framing != 0 {
                 let times = ((entry.framing >> 32) as u32, entry.framing as u32);
                 cl.hear_clock(times, Some(&mut self.upstream), cx.now);
             }
