@@ -65,12 +65,8 @@ impl Joined {
         if !self.upstream.awaits {
             return State::Joined(self);
         }
-        let closes = cl.persistence.closes();
         self.find_answer(cl, cx);
-        if closes && cl.is_finishing(&self.upstream) {
-            return self.look_at_close(cl, cx);
-        }
-        State::Joined(self)
+        if cl.is_finishing(&self.upstream) { self.look_at_close(cl, cx) } else { State::Joined(self) }
     }
 
     fn find_answer(&mut self, cl: &mut Client, cx: &mut Context) {

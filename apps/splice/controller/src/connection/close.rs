@@ -73,34 +73,31 @@ impl Joined {
         own
     }
 
-    /// Looks what the data path knows of the end of a connection that it closes: that the client has acknowledged the
-    /// FIN, and that its own FIN has been answered. What is still to come is the controller's from here on.
+    /// Looks what the data path knows of the end of a connection whose client has been sent all of the response: that
+    /// the client has acknowledged the FIN, and that its own FIN has been answered. What is still to come is the
+    /// controller's from here on.
     pub fn look_at_close(mut self, cl: &mut Client, cx: &mut Context) -> State {
-        if cl.is_finishing(&self.upstream) {
-            let to = self.upstream.conn.peer.key.reversed();
-            let Some(entry) = cx.entry(&cl.key).filter(|entry| entry.to == to) else {
-                // The client has begun anew at the same flow key, which is that connection's from here on.
-                self.leave_or_close(cl, cx);
-                return State::Over;
-            };
-            if !before(self.upstream.response_end(), entry.acked) {
-                self.update_entries(cl, cx);
-                return State::Joined(self);
-            }
-            // The server is to hear that the client has got its clock. The data path has noted that, if nobody has
-            // written the entries since then, and if there was one.
-            let is_noted = cx.entry(&self.upstream.conn.peer.key).is_some_and(|own| own.mode == Mode::Answered);
-            if cl.options.times && is_noted && entry.framing != 0 {
-                let times = ((entry.framing >> 32) as u32, entry.framing as u32);
-                cl.hear_clock(times, Some(&mut self.upstream), cx.now);
-            }
-            if entry.ended & 1 != 0 {
-                return self.leave_or_close(cl, cx).over(cl, cx);
-            }
-            cl.hear(cx);
-            return State::Answering(self.wait_for_fin(cl, cx));
+        let server = self.upstream.conn.peer.key;
+        let Some(entry) = cx.entry(&cl.key).filter(|entry| entry.to == server.reversed()) else {
+            // The client has begun anew at the same flow key, which is that connection's from here on.
+            self.leave_or_close(cl, cx);
+            return State::Over;
+        };
+        if !before(self.upstream.response_end(), entry.acked) {
+            self.update_entries(cl, cx);
+            return State::Joined(self);
         }
-        self.update_entries(cl, cx);
-        State::Joined(self)
+        // The server is to hear that the client has got its clock. The data path has noted that, if nobody has written
+        // the entries since then, and if there was one.
+        let is_noted = cx.entry(&server).is_some_and(|own| own.mode == Mode::Answered);
+        if cl.options.times && is_noted && entry.framing != 0 {
+            let times = ((entry.framing >> 32) as u32, entry.framing as u32);
+            cl.hear_clock(times, Some(&mut self.upstream), cx.now);
+        }
+        if entry.ended & 1 != 0 {
+            return self.leave_or_close(cl, cx).over(cl, cx);
+        }
+        cl.hear(cx);
+        State::Answering(self.wait_for_fin(cl, cx))
     }
 }

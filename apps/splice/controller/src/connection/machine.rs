@@ -73,22 +73,21 @@ impl State {
     }
 
     /// A connection that was taken up goes on, or ends where part of it is lost.
-    fn go_on(self, lost: bool, cl: &mut Client, cx: &mut Context) -> State {
+    fn go_on(mut self, lost: bool, cl: &mut Client, cx: &mut Context) -> State {
         if lost {
             return self.reset(cl, cx);
         }
         match self {
-            State::Joined(own) => own.look_at_close(cl, cx),
-            State::Reading(mut own) => {
-                match &mut own.upstream {
-                    Some(u) => u.update_entries(cl, Phase::Reading, cx),
-                    None if cl.done => return State::Reading(own).answer(0, cl, cx),
-                    None => cl.hold(cl.at_limit(), cx),
-                }
-                State::Reading(own)
-            }
-            other => other,
+            State::Joined(own) if cl.is_finishing(&own.upstream) => return own.look_at_close(cl, cx),
+            State::Joined(ref mut own) => own.update_entries(cl, cx),
+            State::Reading(ref mut own) => match &mut own.upstream {
+                Some(u) => u.update_entries(cl, Phase::Reading, cx),
+                None if cl.done => return self.answer(0, cl, cx),
+                None => cl.hold(cl.at_limit(), cx),
+            },
+            _ => {}
         }
+        self
     }
 
     fn on_server_down(self, cl: &mut Client, cx: &mut Context) -> State {

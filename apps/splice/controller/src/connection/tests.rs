@@ -183,22 +183,23 @@ impl World {
         self.handle(Event::Server(&segment))
     }
 
-    /// A server is chosen.
-    fn selected(&mut self) -> Vec<Effect> {
+    fn peer(&self) -> Peer {
         let offered = Offered { mss: 1460, sack: false, times: false };
         let hop = Hop { port: 2, mac: [6; 6], own_mac: [8; 6] };
-        let peer = Peer { server: 0, key: self.server(), hop, mss: 1460, offered, is_nat: true };
+        Peer { server: 0, key: self.server(), hop, mss: 1460, offered, is_nat: true }
+    }
+
+    /// A server is chosen.
+    fn selected(&mut self) -> Vec<Effect> {
+        let peer = self.peer();
         self.bound += 1;
         self.handle(Event::Selected(Selection::New { peer, first: 9, has_entry: true }, Vec::new()))
     }
 
     /// One that was there before is chosen.
     fn selected_idle(&mut self) -> Vec<Effect> {
-        let offered = Offered { mss: 1460, sack: false, times: false };
-        let hop = Hop { port: 2, mac: [6; 6], own_mac: [8; 6] };
-        let peer = Peer { server: 0, key: self.server(), hop, mss: 1460, offered, is_nat: true };
         let conn = ServerConn {
-            peer,
+            peer: self.peer(),
             scale: 0,
             advertised_scale: 0,
             edge: 60000,
