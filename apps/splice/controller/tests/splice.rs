@@ -304,6 +304,41 @@ fn an_own_answer_acknowledges_what_has_come() {
     }
 }
 
+/// A segment of a request in chunks is lost: what comes behind it is kept, so that the client need not send more than
+/// this one again, and knows it where it can.
+#[test]
+fn one_lost_segment_of_an_upload_is_sent_once_more_alone() {
+    for sack in [false, true] {
+        let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack, times: Some((5, 0)), ..TcpOptions::default() };
+        let exchange = Exchange { second: false, post: true, up: 40_000, down: 20, chunked: true, last: false };
+        let mut world = World::new(Hosts::alike(plain, [1, 9]), vec![exchange]);
+        world.speak();
+        // The client is told that the server has the first segment, and has more under way.
+        for _ in 0..2 {
+            while let Some(path) = [1, 3, 0].into_iter().find(|path| world.queued(2) == 0 && world.queued(*path) > 0) {
+                world.deliver(path);
+            }
+            while world.queued(2) == 0 {
+                world.wait(1_000_000);
+            }
+            world.deliver(2);
+        }
+        assert!(world.queued(0) > 5);
+        world.drop_one(0);
+        world.settle();
+        assert!(!world.client.is_acknowledged());
+        assert_eq!(world.client.sacked > 0, sack, "selective acknowledgements");
+        while world.queued(0) == 0 {
+            world.wait(10_000_000);
+        }
+        while world.queued(0) > 1 {
+            world.drop_last(0);
+        }
+        world.settle();
+        assert_eq!(world.client.received, world.expected());
+    }
+}
+
 /// The acknowledgements of a client that has sent more requests than one pass by the controller, all of them.
 #[test]
 fn a_client_that_waits_for_more_acknowledges_selectively() {

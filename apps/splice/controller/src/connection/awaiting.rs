@@ -23,6 +23,9 @@ use super::upstream::{HEAD, Upstream};
 use crate::tables::answered::Answered;
 use crate::tables::flow_entry::{FlowEntry, Mode};
 
+/// How long after a request the client's FIN may be left to the data path, in nanoseconds.
+const GRACE: u64 = 100_000_000;
+
 impl Upstream {
     /// Whether the data path may read the head of the response to the present request.
     pub fn may_await(&self, is_head: bool, cl: &Client) -> bool {
@@ -56,7 +59,11 @@ impl Joined {
     /// all.
     pub fn is_left_alone(&self, cl: &Client, cx: &mut Context) -> bool {
         let is_due = cx.now >= self.upstream.kept.resend || cx.now >= self.deadline;
-        let waits = |entry: &FlowEntry| entry.mode != Mode::Finishing || !before(entry.limit, entry.acked);
+        // A client that has acknowledged Millrace's FIN sends its own right behind that, as a rule.
+        let grace = cx.now < self.upstream.kept.since + GRACE;
+        let waits = |entry: &FlowEntry| {
+            entry.mode != Mode::Finishing || !before(entry.limit, entry.acked) || (grace && entry.ended & 1 == 0)
+        };
         !is_due && self.may_be_closed(cl) && cx.entry(&cl.key).as_ref().is_some_and(waits)
     }
 

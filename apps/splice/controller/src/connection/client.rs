@@ -5,6 +5,7 @@ use wire::seq::before;
 
 use super::clock::ClientClock;
 use super::exchange::Account;
+use super::out_of_order::OutOfOrder;
 use super::stream::Stream;
 use super::upstream::{Hop, Upstream};
 use crate::cluster::NegotiatedOptions;
@@ -84,6 +85,8 @@ pub struct Client {
     pub options: NegotiatedOptions,
     /// What the client sends.
     pub requests: Stream,
+    /// What it sent of a request behind a gap.
+    pub out_of_order: OutOfOrder,
     /// How far Millrace itself has acknowledged what the client sent.
     pub acknowledged: u32,
     /// The sequence number of what the client gets next from another server.

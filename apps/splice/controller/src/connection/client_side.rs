@@ -124,7 +124,12 @@ impl Joined {
             if self.pass_if_overtaken(cl, cx) {
                 self.update_entries(cl, cx);
                 cx.push(Effect::Relay);
-            } else if !self.upstream.is_silent() {
+                return State::Joined(self);
+            }
+            if !before(self.upstream.conn.edge, segment.end()) {
+                cl.out_of_order.keep(segment);
+            }
+            if !self.upstream.is_silent() {
                 cl.tell_gap(&self.upstream, cx);
             }
             return State::Joined(self);

@@ -1,6 +1,6 @@
 //! The state machine of a connection: an event comes in, effects go out, and one state follows another.
 
-use wire::segment::{ACK, FIN, RST};
+use wire::segment::{ACK, FIN, RST, Segment};
 
 use super::client::Client;
 use super::context::Context;
@@ -16,6 +16,17 @@ impl Connection {
         // A panic loses all connections, which are taken up again from their flow entries.
         let state = std::mem::replace(&mut self.state, State::Over);
         self.state = state.after(event, &mut self.client, cx);
+    }
+
+    /// Takes a segment of the client that came behind a gap, if all before it is known now: it is to be handled like
+    /// one that has come behind `last`.
+    pub fn next_in_order(&mut self, last: &Segment) -> Option<Vec<u8>> {
+        match &self.state {
+            State::Joined(_) | State::Reading(_) | State::Choosing(_) | State::Connecting(_) => {
+                self.client.out_of_order.next(self.client.requests.bytes.next(), last)
+            }
+            _ => None,
+        }
     }
 
     /// Counts what has been acknowledged of the request on its way, for a reader of the connection.
@@ -34,7 +45,8 @@ impl State {
                 return State::Joined(own);
             }
             self = own.catch_up(cl, cx);
-            if matches!(self, State::Over) {
+            // Another state is that of an event to come.
+            if matches!(self, State::Over) || (matches!(event, Event::Due) && !matches!(self, State::Joined(_))) {
                 return self;
             }
         }

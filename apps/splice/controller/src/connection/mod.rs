@@ -57,6 +57,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stream`, `clock`, `exchange` | messages of one direction, clocks of timestamps, a request in metrics and logs |
+//! | `out_of_order` | what came of a request behind a gap |
 //! | `upstream`, `client`, `facts` | the two sides; what flow entries keep of them for the next process |
 //! | `effect`, `event`, `context` | what goes in and out |
 //! | `acks`, `send`, `account`, `entries`, `release` | what both sides do in several states |
@@ -85,6 +86,7 @@ pub mod event;
 pub mod exchange;
 pub mod facts;
 mod machine;
+pub mod out_of_order;
 mod reading;
 pub mod release;
 mod send;

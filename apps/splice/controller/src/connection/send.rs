@@ -38,19 +38,24 @@ impl Client {
         if before(self.acknowledged, next) {
             self.acknowledged = next;
         }
-        self.send_with((next, self.requests.bytes.room() as u32), cx, flags, seq, payload);
+        let segment = self.segment((next, self.requests.bytes.room() as u32), flags, seq, payload);
+        cx.send(self.hop.port, segment.frame());
     }
 
-    /// Tells the client once more what its server has: a segment has come behind a gap, and without an answer to each
-    /// the client would fill it at the pace of its timer (RFC 5681 section 3.2).
+    /// Tells the client once more what its server has, and what is kept here: a segment has come behind a gap, and
+    /// without an answer to each the client would fill it at the pace of its timer (RFC 5681 section 3.2).
     pub fn tell_gap(&mut self, u: &Upstream, cx: &mut Context) {
         self.hear(cx);
-        self.send_with((u.acked, u.conn.edge.wrapping_sub(u.acked)), cx, 0, self.acked, &[]);
+        let (next, room) = (u.acked, u.conn.edge.wrapping_sub(u.acked));
+        let sack_blocks = if self.options.sack { self.out_of_order.sack_blocks() } else { Default::default() };
+        let mut segment = self.segment((next, room), 0, self.acked, &[]);
+        segment.options.sack_blocks = sack_blocks;
+        cx.send(self.hop.port, segment.frame());
     }
 
-    /// Sends one with an acknowledgement, and bytes that there is room for.
-    fn send_with(&self, (next, room): (u32, u32), cx: &mut Context, flags: u8, seq: u32, payload: &[u8]) {
-        let segment = Segment {
+    /// One with an acknowledgement, and bytes that there is room for.
+    fn segment<'p>(&self, (next, room): (u32, u32), flags: u8, seq: u32, payload: &'p [u8]) -> Segment<'p> {
+        Segment {
             dst_mac: self.hop.mac,
             src_mac: self.hop.own_mac,
             flow_key: self.key.reversed(),
@@ -63,8 +68,7 @@ impl Client {
                 ..TcpOptions::default()
             },
             payload,
-        };
-        cx.send(self.hop.port, segment.frame());
+        }
     }
 
     /// All of the client's segments come to the controller from now on.

@@ -14,6 +14,7 @@ use super::context::Context;
 use super::effect::{Effect, LetGo, Metric, Policy, Selection};
 use super::event::Event;
 use super::exchange::{Account, Ending};
+use super::out_of_order::OutOfOrder;
 use super::state::{Connection, Reading, State};
 use super::stream::Stream;
 use super::upstream::{Hop, IdleUpstream, Offered, Peer, ServerConn};
@@ -113,6 +114,7 @@ impl World {
             hop: Hop { port: 1, mac: [2; 6], own_mac: [4; 6] },
             options: NegotiatedOptions { mss: 1460, scale: None, sack: false, times: false },
             requests: Stream::new(FIRST[0], 20480),
+            out_of_order: OutOfOrder::default(),
             acknowledged: FIRST[0],
             next: 77,
             acked: 77,

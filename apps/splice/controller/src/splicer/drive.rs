@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use wire::flow_key::FlowKey;
 use wire::keyed_map::KeyedMap;
+use wire::segment::{ACK, RST, SYN, Segment};
 
 use super::{Owner, Splicer};
 use crate::admin::metrics::Metrics;
@@ -37,6 +38,22 @@ impl<P: DataPath> Splicer<P> {
     /// Has a connection handle an event that came with a frame. Whether that wrote the client's flow entry, or ended
     /// the connection.
     pub(crate) fn handle(&mut self, id: u64, event: Event, frame: &[u8]) -> bool {
+        let last = match event {
+            Event::Client(segment) if segment.has(ACK) && !segment.has(SYN | RST) => Some(segment),
+            _ => None,
+        };
+        let mut noted = self.handle_one(id, event, frame);
+        // It may have filled a gap.
+        while let Some(last) = last
+            && let Some(frame) = self.connections.get_mut(&id).and_then(|own| own.next_in_order(last))
+            && let Some(segment) = Segment::parse(&frame)
+        {
+            noted |= self.handle_one(id, Event::Client(&segment), &frame);
+        }
+        noted
+    }
+
+    fn handle_one(&mut self, id: u64, event: Event, frame: &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return true };
         let now = self.path.now();
         let mut effects = std::mem::take(&mut self.effects);

@@ -11,6 +11,7 @@ use crate::connection::client::{Client, Persistence};
 use crate::connection::clock::ClientClock;
 use crate::connection::event::Event;
 use crate::connection::exchange::Account;
+use crate::connection::out_of_order::OutOfOrder;
 use crate::connection::state::{Connection, Reading, State};
 use crate::connection::stream::Stream;
 use crate::connection::upstream::Hop;
@@ -59,6 +60,7 @@ impl<P: DataPath> Splicer<P> {
             hop: Hop { port: accepted.port, mac: segment.src_mac, own_mac: segment.dst_mac },
             options,
             requests: Stream::new(segment.seq, settings.request_head + MARGIN),
+            out_of_order: OutOfOrder::default(),
             acknowledged: segment.seq,
             next: segment.ack,
             acked: segment.ack,

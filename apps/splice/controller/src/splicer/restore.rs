@@ -26,6 +26,7 @@ use crate::connection::effect::Metric;
 use crate::connection::event::Event;
 use crate::connection::exchange::Account;
 use crate::connection::facts::{ClientFacts, ServerFacts, response_body, response_limit};
+use crate::connection::out_of_order::OutOfOrder;
 use crate::connection::serving::passthrough;
 use crate::connection::state::{Connection, Joined, Pending, Reading, Resetting, State};
 use crate::connection::stream::Stream;
@@ -198,6 +199,7 @@ impl<P: DataPath> Splicer<P> {
                 times: facts.times,
             },
             requests,
+            out_of_order: OutOfOrder::default(),
             acknowledged: server.filter(|_| !facts.asking).map_or(limit, |own| own.acked.wrapping_sub(entry.seq)),
             next,
             acked: entry.acked,

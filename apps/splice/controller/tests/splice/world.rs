@@ -325,6 +325,11 @@ impl World {
         self.shared.borrow_mut().paths[path].pop_front();
     }
 
+    /// Another loses the last one.
+    pub fn drop_last(&mut self, path: usize) {
+        self.shared.borrow_mut().paths[path].pop_back();
+    }
+
     /// From now on packets may come in another order than they were sent in.
     fn disorder(&mut self) {
         self.ordered = false;
