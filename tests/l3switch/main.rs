@@ -16,6 +16,7 @@ mod mtu;
 mod route;
 mod storm;
 mod switch;
+mod trace;
 mod updates;
 mod workers;
 

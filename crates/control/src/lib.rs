@@ -6,6 +6,7 @@
 //! | [`entries`] | entries of tables in natural notation |
 //! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
+//! | [`walk`] | what a packet does on its way through a program, in names |
 //! | [`socket`] | lets a running instance be asked and changed |
 //! | [`state`] | keeps tables on disk |
 //! | [`application`] | the contract with applications: controllers, their settings, what they can be asked |
@@ -30,3 +31,4 @@ pub mod messages;
 pub mod packet;
 pub mod socket;
 pub mod state;
+pub mod walk;

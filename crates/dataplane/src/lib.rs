@@ -18,6 +18,7 @@
 //! | `engine` | what runs a program over a batch: machine code or the interpreter |
 //! | `packets` | frames, the worker's context that machine code gets, batches, access modes |
 //! | `tables` | tables in memory, shared by workers, the kernel and the control plane; epochs |
+//! | `capture` | copies of packets as they come in, for who asks |
 //! | `externs`, `counters` | functions of controllers as a program calls them; counters that workers write |
 //! | [`rendezvous`] | requests between threads, and their answers |
 //! | `wheel` | timers by number, in constant time: a controller's, and deadlines of table entries |
@@ -27,6 +28,7 @@
 //! leaves a worker by a ring of `controller`, and one that a controller injects comes back by another. What the
 //! kernel's part hands over comes in by a port, and `xdp` says where the program goes on with it.
 
+mod capture;
 pub mod controller;
 mod counters;
 mod engine;
@@ -47,6 +49,7 @@ mod wheel;
 mod workers;
 pub mod xdp;
 
+pub use capture::{Capture, Captured};
 pub use counters::{CounterBlock, PortCounters};
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
@@ -56,6 +59,6 @@ pub use packets::{
     Access, Bytes, Checksum, Cut, FrameConfig, FrameError, FrameHolders, FramePool, HEADER, Kind, Received, Refused,
     RxBatch, Segments, TxBatch, Unfinished, WorkerContext,
 };
-pub use sys::{give_way, join_group};
+pub use sys::{give_way, join_group, monotonic_ns};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

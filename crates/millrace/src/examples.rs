@@ -71,6 +71,12 @@ pub const ALL: &[Examples] = &[
     of("table find", &["millrace table find l3_forward.fib 10.9", "millrace table find l3_forward.fib 10.9 --json"]),
     of("counters", &["millrace counters", "millrace counters --instance edge --json"]),
     of("drops", &["millrace drops", "millrace drops --watch", "millrace drops --watch --count 10 --json"]),
+    of(
+        "trace add",
+        &["millrace trace add 10", "millrace trace add 5 --drops-only --wait 30", "millrace trace add 100 --port p1"],
+    ),
+    of("trace show", &["millrace trace show", "millrace trace show --pcap traced.pcapng"]),
+    of("trace stop", &["millrace trace stop"]),
     of("graph", &["millrace graph", "millrace graph --json"]),
     of("ports", &["millrace ports", "millrace ports --json"]),
     of(

@@ -57,6 +57,8 @@ enum Command {
     Counters(commands::counters::Args),
     /// Show the packets that a running instance has dropped, by reason
     Drops(commands::drops::Args),
+    /// Show what becomes of packets of a running instance, step by step
+    Trace(commands::packet_trace::Args),
     /// Show how the program of a running instance is wired
     Graph(commands::graph::Args),
     /// Show the ports of a running instance
@@ -122,6 +124,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Table(args) => commands::table::run(&args),
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::drops::run(&args),
+        Command::Trace(args) => commands::packet_trace::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),

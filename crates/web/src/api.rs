@@ -12,7 +12,8 @@ use axum::{Json, Router};
 use control::application::Offered;
 use control::entries::typed;
 use control::socket::{
-    Caller, Code, Counters, Entry, Found, Graph, Refusal, Reloaded, Request, Service, Status, TableInfo, USUALLY_FOUND,
+    Caller, Code, Counters, Entry, Found, Graph, Refusal, Reloaded, Request, Service, Status, TableInfo, Traces,
+    USUALLY_FOUND,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,7 @@ pub(crate) fn routes() -> (Router<Api>, Document) {
         .routes(routes!(tables))
         .routes(routes!(find_entries, load_entries))
         .routes(routes!(get_entry, set_entry, delete_entry))
+        .routes(routes!(traces, add_traces, stop_traces))
         .routes(routes!(queries))
         .routes(routes!(query))
         .routes(routes!(reload))
@@ -306,6 +308,49 @@ async fn set_entry(
     responses((status = 200, description = "The answer", body = Nothing), (status = "default", description = "Why not", body = Refusal)))]
 async fn delete_entry(State(api): State<Api>, asker: Asker, Path((table, key)): Path<(String, String)>) -> Response {
     api.ask(asker, Request::TableDel { table, key: typed(&key) }).await
+}
+
+/// Packets that were traced, with their ways, as `millrace trace show --json`
+#[utoipa::path(get, path = "/api/v1/traces", tag = "reading", responses(
+    (status = 200, description = "The answer", body = Traces), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn traces(State(api): State<Api>, asker: Asker) -> Response {
+    api.ask(asker, Request::TraceShow).await
+}
+
+/// Which packets are traced.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Traced {
+    /// How many.
+    #[schema(minimum = 1, maximum = 1000)]
+    packets: u32,
+    /// The port where they come in; otherwise any.
+    port: Option<String>,
+    /// Only those that are dropped.
+    #[serde(default)]
+    drops_only: bool,
+}
+
+/// Traces packets from now on, as `millrace trace add`
+#[utoipa::path(post, path = "/api/v1/traces", tag = "changing", security(("token" = [])), request_body = Traced, responses(
+    (status = 200, description = "The answer", body = Nothing), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn add_traces(State(api): State<Api>, asker: Asker, headers: HeaderMap, body: Bytes) -> Response {
+    match sent(&headers, &body) {
+        Ok(Traced { packets, port, drops_only }) => {
+            api.ask(asker, Request::TraceAdd { packets, port, drops_only }).await
+        }
+        Err((status, refusal)) => with_status(status, refusal),
+    }
+}
+
+/// Traces no more packets, as `millrace trace stop`
+#[utoipa::path(delete, path = "/api/v1/traces", tag = "changing", security(("token" = [])), responses(
+    (status = 200, description = "The answer", body = Nothing), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn stop_traces(State(api): State<Api>, asker: Asker) -> Response {
+    api.ask(asker, Request::TraceStop).await
 }
 
 /// What controllers can be asked

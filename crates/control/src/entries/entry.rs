@@ -66,6 +66,11 @@ impl Notation {
         Notation { program, ports }
     }
 
+    /// Names of the ports.
+    pub fn ports(&self) -> &PortNames {
+        &self.ports
+    }
+
     /// The table of this name, `MODULE.TABLE`.
     pub fn table(&self, name: &str) -> Result<TableId, EntryError> {
         let names = || self.program.tables.iter().map(|table| table.name.as_str());

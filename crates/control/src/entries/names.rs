@@ -12,6 +12,11 @@ impl PortNames {
         PortNames(ports.iter().map(|port| (port.spec.name.clone(), port.number)).collect())
     }
 
+    /// These names, with their numbers.
+    pub fn of(names: impl IntoIterator<Item = (String, u8)>) -> Self {
+        PortNames(names.into_iter().collect())
+    }
+
     /// The number of a port.
     pub fn number(&self, name: &str) -> Option<u8> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)

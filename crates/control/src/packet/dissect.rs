@@ -83,7 +83,8 @@ fn following(program: &Program, protocol: &Protocol, fields: &[FieldValue]) -> O
     program.protocols.iter().position(|protocol| protocol.name == *next)
 }
 
-fn shown(field: &Field, value: u128) -> String {
+/// A value of a field, in the notation of its type.
+pub fn shown(field: &Field, value: u128) -> String {
     if let Some(address) = address(field.bits.width, &field.type_name, value) {
         return address;
     }

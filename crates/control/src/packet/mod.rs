@@ -27,6 +27,6 @@ mod show;
 mod written;
 
 pub use self::build::build;
-pub use self::dissect::{FieldValue, Layer, dissect};
+pub use self::dissect::{FieldValue, Layer, dissect, shown};
 pub use self::show::{describe, differences, hex_dump, text};
 pub use self::written::{Definitions, MAX_PACKET, PacketError};

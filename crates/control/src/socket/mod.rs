@@ -16,6 +16,7 @@
 //! | `service` | answers requests from the running instance |
 //! | `overview` | what there is to see of it |
 //! | `shown` | its program and tables, for queries |
+//! | `tracer` | traces packets |
 //! | `graph` | how its program is wired |
 //! | `client` | asks |
 
@@ -30,6 +31,7 @@ mod reply;
 mod server;
 mod service;
 mod shown;
+mod tracer;
 
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
@@ -43,3 +45,4 @@ pub use protocol::{
 pub use server::{MAX_REQUEST, Server};
 pub use service::{Caller, Reload, Service};
 pub use shown::Shown;
+pub use tracer::{MAX_TRACES, Trace, Traces};

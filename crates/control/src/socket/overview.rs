@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dataplane::Observer;
+use dataplane::xdp::Front;
+use dataplane::{Capture, Observer};
 use serde_json::json;
 
 use super::protocol::{ControllerState, Counters, Status, TableInfo, TimerState};
@@ -57,6 +58,16 @@ impl Overview {
     /// Another one runs.
     pub(super) fn show(&self, shown: Arc<Shown>) {
         *self.lock() = shown;
+    }
+
+    /// Where copies go of packets that come in.
+    pub(super) fn capture(&self) -> &Arc<Capture> {
+        self.observer.capture()
+    }
+
+    /// See [`Observer::capture_in_kernel`].
+    pub(super) fn capture_in_kernel(&self) -> std::io::Result<Option<Front>> {
+        self.observer.capture_in_kernel()
     }
 
     /// The controllers that can be asked.

@@ -74,6 +74,21 @@ pub enum Request {
     },
     /// How the program is wired: [`Graph`](super::Graph).
     Graph,
+    /// Traces packets from now on, and forgets those that were traced before: an empty object.
+    TraceAdd {
+        /// How many, up to [`MAX_TRACES`](super::MAX_TRACES).
+        packets: u32,
+        /// The port where they come in; otherwise any.
+        #[serde(default)]
+        port: Option<String>,
+        /// Only those that are dropped.
+        #[serde(default)]
+        drops_only: bool,
+    },
+    /// What was traced: [`Traces`](super::Traces).
+    TraceShow,
+    /// Traces no more packets: an empty object.
+    TraceStop,
     /// What the program's controllers can be asked: a list of [`Offered`](crate::application::Offered).
     Queries,
     /// Asks a controller: what it answers.

@@ -14,6 +14,7 @@ use super::overview::Overview;
 use super::protocol::{Code, Refusal, Reloaded, Request};
 use super::reply::{done, refuse};
 use super::shown::Shown;
+use super::tracer::{MAX_TRACES, Tracer, Wanted};
 use crate::application::QueryError;
 use crate::entries::text;
 
@@ -27,6 +28,7 @@ pub struct Service {
     shown: RwLock<Arc<Shown>>,
     /// A dump holds a copy of a table, so there is one at a time.
     dump: Mutex<()>,
+    tracer: Tracer,
     stop: Arc<AtomicBool>,
     reload: Reload,
 }
@@ -62,7 +64,8 @@ impl Service {
     /// asked to read program and configuration again.
     pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>, reload: Reload) -> Self {
         let (shown, dump) = (RwLock::new(overview.shown()), Mutex::new(()));
-        Service { overview, shown, dump, stop, reload }
+        let tracer = Tracer::new(overview.clone(), stop.clone());
+        Service { overview, shown, dump, tracer, stop, reload }
     }
 
     /// What runs now. A query waits while another program takes over.
@@ -128,6 +131,22 @@ impl Service {
             Request::TableFind { table, search, after, limit } => {
                 self.dump(|shown| shown.find(&table, &search, after.as_ref(), limit)).map(|found| json(&found))?
             }
+            Request::TraceAdd { packets, port, drops_only } => {
+                let port = port.map(|name| self.shown().port_number(&name)).transpose()?;
+                if !(1..=MAX_TRACES).contains(&packets) {
+                    let message = format!("{packets} packets: from 1 to {MAX_TRACES} can be traced");
+                    return Err(Refusal { code: Code::BadRequest, message });
+                }
+                let started = self.tracer.add(Wanted { packets, port, drops_only });
+                started.map_err(|error| Refusal { code: Code::Busy, message: format!("no thread: {error}") })?;
+                tracing::info!(packets, pid, uid, address, "packets are traced");
+                json!({})
+            }
+            Request::TraceShow => json(&self.tracer.traces()),
+            Request::TraceStop => {
+                self.tracer.end();
+                json!({})
+            }
             Request::Queries => json(&self.overview.registry().offered()),
             Request::Query { controller, query, with } => {
                 let (offer, queries) = self.overview.registry().find(&controller, &query)?;
@@ -159,7 +178,9 @@ impl Service {
             }
             Request::TableSet { .. } | Request::TableLoad { .. } | Request::TableDel { .. } => true,
             Request::Reload | Request::Stop => true,
+            Request::TraceAdd { .. } | Request::TraceStop => true,
             Request::Status | Request::Counters | Request::Graph | Request::Tables | Request::Queries => false,
+            Request::TraceShow => false,
             Request::TableGet { .. } | Request::TableDump { .. } | Request::TableFind { .. } => false,
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use baker::ir::interp::Machine;
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
@@ -12,6 +13,9 @@ use super::line::Writer;
 use super::protocol::{Code, Entry, Found, MAX_FOUND, Refusal, Reply, TableInfo};
 use super::reply::done;
 use crate::entries::{EntryError, EntryFault, Notation, text};
+use crate::messages::list;
+use crate::packet;
+use crate::walk::{Namer, Step};
 
 /// A program with its tables.
 pub struct Shown {
@@ -22,6 +26,14 @@ pub struct Shown {
     tables: Mutex<TableAccess>,
     /// The same, for those who only count.
     counted: TableAccess,
+}
+
+/// What takes packets through a program, step by step.
+pub(super) struct Walker {
+    /// With empty tables.
+    machine: Machine,
+    /// The tables of the running instance.
+    source: Arc<TableAccess>,
 }
 
 impl std::fmt::Debug for Shown {
@@ -40,6 +52,42 @@ impl Shown {
     /// How it is wired.
     pub(super) fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// What takes packets through the program, with its tables.
+    pub(super) fn walker(&self) -> Walker {
+        Walker { machine: Machine::new(self.program.clone()), source: Arc::new(self.counted.clone()) }
+    }
+
+    /// What a packet does that comes in on a port, with the tables as they are now; and why it is dropped, if it is.
+    pub(super) fn walk(&self, walker: &Walker, port: u8, packet: &[u8]) -> (Vec<Step>, Option<String>) {
+        let mut machine = walker.machine.clone();
+        machine.set_now(dataplane::monotonic_ns());
+        let walk = machine.walk(Program::RX, packet, &[port.into()], Some(walker.source.clone()));
+        let engine = |ppf: &str| self.graph.nodes.iter().find(|node| node.name == ppf)?.engine.clone();
+        let port = |number: u8| self.port(number);
+        let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine, port: &port };
+        let reason = walk.drop_reason().map(|reason| self.program.drop_reasons[reason.0 as usize].name.clone());
+        (namer.steps(&walk), reason)
+    }
+
+    /// The name of a port.
+    pub(super) fn port(&self, number: u8) -> String {
+        self.notation.ports().name(number).map_or_else(|| number.to_string(), str::to_owned)
+    }
+
+    /// The number of a port.
+    pub(super) fn port_number(&self, name: &str) -> Result<u8, Refusal> {
+        let names = self.notation.ports();
+        names.number(name).ok_or_else(|| {
+            let message = format!("there is no port {name:?}; there are {}", list(names.names()));
+            Refusal { code: Code::NotFound, message }
+        })
+    }
+
+    /// The headers of a packet.
+    pub(super) fn headers(&self, packet: &[u8]) -> String {
+        packet::text(&self.program, packet)
     }
 
     /// All tables.

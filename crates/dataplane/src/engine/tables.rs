@@ -3,8 +3,8 @@
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use baker::ir::interp::Machine;
-use baker::ir::{TableEntry, TableError, TableId, TableStore, prefix_mask};
+use baker::ir::interp::{Machine, TableSource};
+use baker::ir::{TableEntry, TableError, TableId, TableStore};
 
 use super::interp::lock;
 use crate::externs::refuse_inside;
@@ -136,18 +136,18 @@ impl TableAccess {
         }
     }
 
-    /// The value of the longest prefix that holds a number, in an `lpm` table.
-    pub fn find(&self, table: TableId, number: u128) -> Option<Vec<u128>> {
+    /// What a packet's look-up finds.
+    pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
         refuse_inside();
         match self {
-            TableAccess::Native(tables) => tables.lookup(table, &[number]),
-            TableAccess::Interp(machine) => {
-                let machine = lock(machine);
-                let get = |number, len| machine.get(table, &[number], Some(len));
-                let width = (0..=128).rev().find(|len| get(0, *len) != Err(TableError::OutOfRange))?;
-                (0..=width).rev().find_map(|len| get(number & prefix_mask(width, len)?, len).ok())
-            }
+            TableAccess::Native(tables) => tables.lookup(table, key),
+            TableAccess::Interp(machine) => lock(machine).find(table, key),
         }
+    }
+
+    /// The value of the longest prefix that holds a number, in an `lpm` table.
+    pub fn find(&self, table: TableId, number: u128) -> Option<Vec<u128>> {
+        self.lookup(table, &[number])
     }
 
     /// See [`Tables::settle`]; with the interpreter no look-up is under way where tables can be reached.
@@ -289,5 +289,11 @@ impl TableStore for TableAccess {
             TableAccess::Native(tables) => tables.dump(table),
             TableAccess::Interp(machine) => lock(machine).dump(table),
         }
+    }
+}
+
+impl TableSource for TableAccess {
+    fn find(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
+        self.lookup(table, key)
     }
 }

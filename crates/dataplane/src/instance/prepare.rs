@@ -100,10 +100,11 @@ impl Instance {
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
         let observer = Observer::new(counters, observed, options.fast_path.clone(), Some(site.pool.clone()));
+        let capture = observer.capture().clone();
         let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
         let workers = workers.map(|(index, ((running, ports), cpu))| {
             let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;
-            let ports = Ports::new(site.pool.clone(), ports, host_of, local);
+            let ports = Ports::new(site.pool.clone(), ports, host_of, local, capture.clone());
             let (handover, doorbell) = (site.handovers[index].clone(), site.doorbells[index].clone());
             Ok((Worker::new(ports, running, handover, doorbell, options.poll), cpu))
         });

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{DropId, Program};
 
+use crate::capture::Capture;
 use crate::controller::{ControllerSnapshot, Roster};
 use crate::counters::CounterBlock;
 use crate::packets::{FrameHolders, FramePool};
-use crate::xdp::FastPath;
+use crate::xdp::{FastPath, Front};
 
 pub(crate) use port::ObservedPort;
 use program::Before;
@@ -31,6 +32,7 @@ pub struct Observer {
     fast_path: Option<Arc<FastPath>>,
     frames: Option<Arc<FramePool>>,
     controllers: Roster,
+    capture: Arc<Capture>,
     now: Arc<Mutex<Arc<Observed>>>,
 }
 
@@ -42,7 +44,7 @@ impl Observer {
         frames: Option<Arc<FramePool>>,
     ) -> Self {
         let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
-        Observer { ports: Arc::new(ports), fast_path, frames, controllers, now }
+        Observer { ports: Arc::new(ports), fast_path, frames, controllers, capture: Arc::default(), now }
     }
 
     /// Of a worker without ports.
@@ -86,6 +88,18 @@ impl Observer {
             let oversize = port.counters.iter().map(|worker| worker.oversize.load(Ordering::Relaxed)).sum();
             (&*port.name, reasons, oversize)
         })
+    }
+
+    /// Where copies go of packets that come in.
+    pub fn capture(&self) -> &Arc<Capture> {
+        &self.capture
+    }
+
+    /// Has the kernel's part of the program offer packets to [`Observer::capture`], too, for as long as the result is
+    /// there or until another program takes over; `None` where none of it runs in the kernel.
+    pub fn capture_in_kernel(&self) -> std::io::Result<Option<Front>> {
+        let path = self.fast_path.as_ref().filter(|path| path.has_ports());
+        path.map(Front::put).transpose()
     }
 
     /// Where controllers are known that are started.

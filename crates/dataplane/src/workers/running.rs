@@ -14,6 +14,7 @@ use super::groups::Groups;
 use super::onward::{Entering, NOBODY};
 use super::queues::Queues;
 use super::timer::Schedule;
+use crate::capture::Capture;
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
@@ -59,6 +60,8 @@ pub struct Ports {
     host_of: [Option<u8>; 256],
     /// Where packets of one of them are not worked on where they lie.
     local: Option<LocalMemory>,
+    /// Where copies go of what comes in.
+    capture: Arc<Capture>,
 }
 
 impl Ports {
@@ -67,12 +70,27 @@ impl Ports {
         all: Vec<WorkerPort>,
         host_of: [Option<u8>; 256],
         local: Option<LocalMemory>,
+        capture: Arc<Capture>,
     ) -> Self {
         let mut by_number = [NO_PORT; 256];
         for (index, port) in all.iter().enumerate() {
             by_number[port.number as usize] = index as u16;
         }
-        Ports { pool, all, by_number, host_of, local }
+        Ports { pool, all, by_number, host_of, local, capture }
+    }
+
+    /// Copies packets that came in on a port, if somebody wants any.
+    ///
+    /// # Safety
+    /// The frames are the caller's and hold packets.
+    #[inline]
+    pub unsafe fn capture(&self, port: u8, frames: &[u32]) {
+        if self.capture.is_wanted() {
+            for &frame in frames {
+                // SAFETY: promised by the caller.
+                self.capture.offer(port, unsafe { self.pool.packet(frame) });
+            }
+        }
     }
 
     /// What to wait for.

@@ -273,6 +273,9 @@ impl Worker {
             } else {
                 add(&port.counters.rx_packets, packets);
                 add(&port.counters.rx_bytes, bytes);
+                let number = port.number;
+                // SAFETY: the batch has just been received.
+                unsafe { self.ports.capture(number, received.frames()) };
                 self.now.run(&mut self.ports, received.frames(), access);
             }
         }

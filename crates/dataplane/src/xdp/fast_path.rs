@@ -118,6 +118,8 @@ struct State {
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
+    /// Numbers of ports by the indexes of their interfaces.
+    numbers: Vec<(u32, u8)>,
     /// By worker, once a program has a use for them; for all programs after it, too.
     rings: Vec<Arc<TapRing>>,
     /// What an ended process left, until this one runs.
@@ -158,7 +160,14 @@ impl FastPath {
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(hook, split)));
         let uses_rings = uses_rings(hook, &split.kernel);
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, uses_rings });
-        let state = Mutex::new(State { part, grace: None, links: Vec::new(), rings: Vec::new(), previous: None });
+        let state = Mutex::new(State {
+            part,
+            grace: None,
+            links: Vec::new(),
+            numbers: Vec::new(),
+            rings: Vec::new(),
+            previous: None,
+        });
         Ok(FastPath { hook, ports, takes_pieces, idle, failed, pins: None, state })
     }
 
@@ -265,6 +274,8 @@ impl FastPath {
         let attached = Arc::new(attached);
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&attached));
+        state.numbers.retain(|(own, _)| *own != interface as u32);
+        state.numbers.push((interface as u32, port.number));
         Ok(attached)
     }
 
@@ -363,6 +374,30 @@ impl FastPath {
         state.grace = Some(grace);
         let named = named.and_then(|named| self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named)));
         put.and(named)
+    }
+
+    /// The port at an interface.
+    pub(super) fn port_at(&self, interface: u32) -> Option<u8> {
+        self.lock().numbers.iter().find(|(own, _)| *own == interface).map(|(_, number)| *number)
+    }
+
+    /// Puts a program, which is made for that, in front of the one that runs.
+    pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<()> {
+        let state = self.lock();
+        match state.grace {
+            Some(_) => Self::put(&state, &make(&state.part.loaded)?),
+            // It does not run, or not yet.
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away what was put there.
+    pub(super) fn take_front(&self) {
+        let state = self.lock();
+        if state.grace.is_some() {
+            // Where a link cannot be changed its interface is gone.
+            let _ = Self::put(&state, state.part.loaded.program());
+        }
     }
 
     /// From now on it does not. What it has handed over is at the sockets.

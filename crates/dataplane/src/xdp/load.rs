@@ -76,6 +76,8 @@ pub struct Loaded {
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the
     /// program runs.
     parts: Option<Arc<OwnedFd>>,
+    /// The place of the first part in that array, for a program that is put in front of it.
+    first: Option<u32>,
     tier: Tier,
     hook: Hook,
     flags: u32,
@@ -232,7 +234,12 @@ impl Loaded {
         self.flags & FRAGS != 0
     }
 
-    /// Its other parts, if it is several programs.
+    /// Where a program in front of it finds it: an array of programs, and the place there.
+    pub(super) fn behind(&self) -> Option<(&OwnedFd, u32)> {
+        self.parts.as_deref().zip(self.first)
+    }
+
+    /// Its other parts, and itself.
     pub(super) fn parts(&self) -> Option<&OwnedFd> {
         self.parts.as_deref()
     }
@@ -291,7 +298,7 @@ impl<'m> Maps<'m> {
                 MapUse::Memory => (self.memory.map(), VALUE),
                 MapUse::Devices => (made(&mut self.ports.devices, devices(self.hook), PORTS, name)?, MAP),
                 MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
-                MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
+                MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries + 1, name)?, MAP),
                 MapUse::Taps => (rings(&mut self.ports.taps, name)?, MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
@@ -308,8 +315,12 @@ impl<'m> Maps<'m> {
         }
     }
 
-    fn loaded(self, program: OwnedFd, tier: Tier) -> Loaded {
-        Loaded { program, ports: self.ports, parts: self.parts, tier, hook: self.hook, flags: self.flags }
+    fn loaded(mut self, program: OwnedFd, tier: Tier) -> Loaded {
+        let first = self.entries;
+        let set = made(&mut self.parts, MapType::ProgArray, first + 1, self.name)
+            .and_then(|parts| sys::map_update(parts, first, sys::number(&program) as u32));
+        let first = set.is_ok().then_some(first);
+        Loaded { program, ports: self.ports, parts: self.parts, first, tier, hook: self.hook, flags: self.flags }
     }
 }
 

@@ -14,6 +14,7 @@ use dataplane::{EngineKind, ReplayError, ReplayInput, ReplayOutputs, replay};
 use super::instance::{configuration, port_number};
 use super::packets::Packets;
 use super::trace::{EntryPorts, wrong};
+use super::ways;
 use crate::apps;
 use applications::BUILT_IN;
 
@@ -54,6 +55,9 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "worker")]
     engine: Engine,
+    /// Show what becomes of the first N packets of each file, step by step
+    #[arg(long, value_name = "N")]
+    trace: Option<usize>,
     #[command(flatten)]
     packets: Packets,
 }
@@ -83,10 +87,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         };
         ReplayInput { path, entries: Box::new(entries) }
     });
+    let mut inputs: Vec<_> = inputs.collect();
+    if let Some(most) = args.trace {
+        inputs.iter_mut().try_for_each(|input| ways::show(&program, &config, input, most))?;
+    }
     let ports: Vec<(u8, String)> = config.ports.iter().map(|port| (port.number, port.name.clone())).collect();
     let (file, directory) = (args.output.as_deref(), args.out_dir.as_deref());
     let outputs = ReplayOutputs { file, directory, ports: &ports };
-    let done = replay(&program, kind, inputs.collect(), externs, fill, outputs);
+    let done = replay(&program, kind, inputs, externs, fill, outputs);
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) | ReplayError::Entry(_) => wrong(&error),
         _ => Failure::refused(error),

@@ -105,7 +105,7 @@ mod tests {
         let start = u32::MAX - 5;
         let mut own = OutOfOrder::default();
         for (at, bytes) in [(20, &b"cc"[..]), (4, b"aaaa"), (8, b"bb"), (4, b"aa"), (22, b"dd")] {
-            own.keep(&segment(start.wrapping_add(at), ACK | FIN * u8::from(at == 22), bytes));
+            own.keep(&segment(start.wrapping_add(at), if at == 22 { ACK | FIN } else { ACK }, bytes));
         }
         let block = |from, to| Some((start.wrapping_add(from), start.wrapping_add(to)));
         assert_eq!(own.sack_blocks(), [block(20, 24), block(4, 10), None]);

@@ -1,6 +1,6 @@
 //! Runs PPFs and timers, instruction by instruction.
 
-use super::{Code, End, Machine, RunError, STEP_LIMIT, Step};
+use super::{Code, End, Machine, RunError, STEP_LIMIT, Step, WalkStep};
 use crate::ir::arith::mask;
 use crate::ir::deadline::deadline;
 use crate::ir::*;
@@ -71,6 +71,7 @@ impl Machine {
     /// begin.
     fn put(&mut self, program: &Program, registers: &mut Vec<u128>, channel: ChannelId, packet: u128, base: usize) {
         self.count_channel(channel);
+        self.note_put(channel, packet as usize);
         match program.channels[channel.0 as usize].target {
             Target::Tx => self.output(End::Tx, packet as usize),
             Target::Host => self.output(End::Host, packet as usize),
@@ -93,6 +94,9 @@ impl Machine {
         let ppf = || name.to_string();
         if let Some(meter) = &mut self.meter {
             meter.at = call.ppf;
+        }
+        if let (Some(ppf), true) = (call.ppf, call.next > 0) {
+            self.note(|_| WalkStep::Resumed(ppf));
         }
         loop {
             let block = &body.blocks[call.block];
@@ -150,6 +154,7 @@ impl Machine {
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
                     Fault::NoExterns => RunError::NoExterns { ppf: ppf() },
                 })?;
+                self.note_inst(body, &registers[call.base..], inst);
             }
             if let Some(execution) = &mut self.execution {
                 execution.block(call.code, call.block, call.next);
@@ -169,6 +174,14 @@ impl Machine {
             self.pass_arguments(body, frame, dest);
             call.block = dest.block.0 as usize;
             call.next = 0;
+        }
+    }
+
+    /// Takes the entry of the key that is in front of the arguments out of where a walk has its tables.
+    fn fetch_argument(&mut self, table: usize, fields: usize) {
+        if self.walking.is_some() {
+            let key = self.arguments[..fields].to_vec();
+            self.fetch(TableId(table as u32), &key);
         }
     }
 
@@ -281,6 +294,7 @@ impl Machine {
                 let (table, key) = (table.0 as usize, key.iter().map(|v| get(*v)));
                 self.arguments.clear();
                 self.arguments.extend(key);
+                self.fetch_argument(table, self.arguments.len());
                 let found = self.tables[table].lookup(&self.arguments);
                 if let Some(execution) = &mut self.execution {
                     execution.looked_up(found.map(|(_, prefix)| prefix));
@@ -289,11 +303,11 @@ impl Machine {
             }
             Op::IsNull(entry) => (get(*entry) == NULL) as u128,
             Op::EntryLoad { entry, field } => {
-                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                let (table, slot) = entry_of(get(*entry)).ok_or(Fault::NullEntry)?;
                 self.tables[table].load(slot, *field).ok_or(Fault::NullEntry)?
             }
             Op::EntryStore { entry, field, value } => {
-                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                let (table, slot) = entry_of(get(*entry)).ok_or(Fault::NullEntry)?;
                 self.tables[table].store(slot, *field, get(*value));
                 return Ok(());
             }
@@ -302,6 +316,7 @@ impl Machine {
             Op::Insert { table, key, value, new } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
+                self.fetch_argument(table.0 as usize, key.len());
                 let (key, value) = self.arguments.split_at(key.len());
                 let store = &mut self.tables[table.0 as usize];
                 let stays = *new && store.find(key, None).is_some();
@@ -314,17 +329,20 @@ impl Machine {
             Op::Remove { table, key } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
+                self.fetch_argument(table.0 as usize, self.arguments.len());
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
             }
             Op::SetDeadline { table, key, at } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
+                self.fetch_argument(table.0 as usize, self.arguments.len());
                 let at = deadline(get(*at) as u64, self.now);
                 self.tables[table.0 as usize].set_deadline(&self.arguments, at) as u128
             }
             Op::TakeDeadline { table, key } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
+                self.fetch_argument(table.0 as usize, self.arguments.len());
                 self.tables[table.0 as usize].take_deadline(&self.arguments, self.now) as u128
             }
             Op::Extern { function, args } => {
@@ -334,7 +352,7 @@ impl Machine {
                 externs.call(*function, &self.arguments) & mask(inst.result.map_or(128, width))
             }
             Op::Take { entry, amount } => {
-                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                let (table, slot) = entry_of(get(*entry)).ok_or(Fault::NullEntry)?;
                 self.tables[table].take(slot, self.now, get(*amount) as u64) as u128
             }
             Op::Count { counter, index, amount } => {
@@ -359,7 +377,7 @@ fn pointer(table: usize, slot: u32) -> u128 {
 }
 
 /// Table and slot of an entry pointer; `None` for null.
-fn target(pointer: u128) -> Option<(usize, u32)> {
+pub(super) fn entry_of(pointer: u128) -> Option<(usize, u32)> {
     let target = pointer.checked_sub(1)?;
     Some(((target >> 32) as usize, target as u32))
 }

@@ -11,6 +11,7 @@ mod hold;
 mod packet;
 mod record;
 mod tables;
+mod walk;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub use costs::{Costs, Metered, Step};
 pub use execution::{Code, Executed, Execution, Touched};
 pub use packet::FrameLayout;
 pub use record::Recording;
+pub use walk::{TableSource, Walk, WalkStep};
 
 use self::exec::Call;
 use self::packet::Packet;
@@ -133,6 +135,8 @@ pub struct Machine {
     recording: Option<Box<Recording>>,
     /// Where it is noted what a packet executes.
     execution: Option<Execution>,
+    /// Where the steps of a packet are noted.
+    walking: Option<Box<walk::Walking>>,
 }
 
 impl Machine {
@@ -166,6 +170,7 @@ impl Machine {
             meter: None,
             recording: None,
             execution: None,
+            walking: None,
         }
     }
 
@@ -265,6 +270,7 @@ impl Machine {
         let protocol = program.channels[channel.0 as usize].protocol;
         if frame.len() < program.protocols[protocol.0 as usize].size as usize {
             self.counters[self.slots.drop(DropId::TRUNCATED)] += 1;
+            self.note(|_| WalkStep::Dropped { packet: 0, reason: DropId::TRUNCATED });
             return Ok(Vec::new());
         }
         let id = self.new_packet();
@@ -289,6 +295,12 @@ impl Machine {
         let program = Arc::clone(&self.program);
         self.run_timer(&program, timer, key).unwrap_or_else(|error| panic!("{error}"));
         std::mem::take(&mut self.outputs)
+    }
+
+    /// What a packet's look-up finds: one number per field of the value that the control plane sees.
+    pub fn find(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
+        let store = self.table(table).ok()?;
+        store.shown_values(store.lookup(key)?.0)
     }
 
     /// The first member of a group of a table from a number on.

@@ -112,6 +112,21 @@ impl Store {
         self.values.get(slot as usize * self.value_widths.len() + field as usize).copied()
     }
 
+    /// The fields of an entry that the control plane sees.
+    pub fn shown_values(&self, slot: u32) -> Option<Vec<u128>> {
+        (0..self.shown as u32).map(|field| self.load(slot, field)).collect()
+    }
+
+    /// Whether it is an array.
+    pub fn is_array(&self) -> bool {
+        matches!(self.index, Index::Array)
+    }
+
+    /// The prefix length of a whole key, in a table of prefixes.
+    pub fn prefix_width(&self) -> Option<u32> {
+        matches!(self.index, Index::Lpm(_)).then_some(self.key_widths[0])
+    }
+
     /// Sets a field of an entry.
     pub fn store(&mut self, slot: u32, field: u32, value: u128) {
         if let Some(cell) = self.values.get_mut(slot as usize * self.value_widths.len() + field as usize) {

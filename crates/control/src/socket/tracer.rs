@@ -1,0 +1,198 @@
+//! Packets that are traced: copied as they come in, and taken through the program step by step, with its tables as they
+//! are then, by the interpreter. The packets themselves go their way undisturbed meanwhile, so nothing of forwarding
+//! depends on it. Where a packet has changed what it finds later, such as a flow entry of its own, the trace shows what
+//! a packet like it would do behind it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use dataplane::xdp::Front;
+use dataplane::{Capture, Captured};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::overview::Overview;
+use super::shown::{Shown, Walker};
+use crate::walk::Step;
+
+/// Packets that one request may ask for.
+pub const MAX_TRACES: u32 = 1000;
+/// Steps of all traces that are kept. The oldest traces go first.
+const MAX_STEPS: usize = 200_000;
+/// Bytes of a packet that are kept.
+const MAX_BYTES: usize = 2048;
+/// Between two looks whether more are wanted.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What became of a packet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Trace {
+    /// Which one, counted from 1.
+    pub number: u64,
+    /// When it came in, in nanoseconds since 1970.
+    pub at: u64,
+    /// The port where it came in.
+    pub port: String,
+    /// Its length.
+    pub bytes: usize,
+    /// Its first bytes, up to 2048, in hexadecimal digits.
+    pub packet: String,
+    /// Its headers, as they may be written in a packet test.
+    pub headers: String,
+    /// Why it was dropped, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// Its way through the program.
+    pub steps: Vec<Step>,
+}
+
+/// All that were traced since packets were asked for last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Traces {
+    /// Packets that are still waited for.
+    pub wanted: u32,
+    /// Packets that could not be copied in time, so that it is not known what became of them.
+    pub missed: u64,
+    /// What became of those that came.
+    pub traces: Vec<Trace>,
+}
+
+/// Which packets are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// How many.
+    pub packets: u32,
+    /// Of which port; none: of all.
+    pub port: Option<u8>,
+    /// Only those that are dropped.
+    pub drops_only: bool,
+}
+
+/// Traces packets for who asks.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    capture: Arc<Capture>,
+    overview: Arc<Overview>,
+    stop: Arc<AtomicBool>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts requests: what an earlier one has started ends.
+    request: u64,
+    wanted: u32,
+    traced: u64,
+    steps: usize,
+    traces: VecDeque<Trace>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tracer {
+    /// Of an instance, until `stop` is set.
+    pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>) -> Tracer {
+        let capture = overview.capture().clone();
+        Tracer { capture, overview, stop, state: Arc::default() }
+    }
+
+    /// Traces packets from now on, and forgets those that were traced before.
+    pub fn add(&self, wanted: Wanted) -> std::io::Result<()> {
+        let request = {
+            let mut state = lock(&self.state);
+            *state = State { request: state.request + 1, wanted: wanted.packets, ..State::default() };
+            state.request
+        };
+        // How many of them are dropped is not known before they have been looked at.
+        self.capture.ask(if wanted.drops_only { u32::MAX } else { wanted.packets }, wanted.port);
+        let (capture, overview, stop) = (self.capture.clone(), self.overview.clone(), self.stop.clone());
+        let state = self.state.clone();
+        let run = move || run(&capture, &overview, &stop, (&state, request), wanted.drops_only);
+        thread::Builder::new().name("trace".into()).spawn(run).map(drop)
+    }
+
+    /// Traces no more packets.
+    pub fn end(&self) {
+        self.capture.end();
+        let mut state = lock(&self.state);
+        (state.request, state.wanted) = (state.request + 1, 0);
+    }
+
+    /// What was traced.
+    pub fn traces(&self) -> Traces {
+        let state = lock(&self.state);
+        Traces { wanted: state.wanted, missed: self.capture.missed(), traces: state.traces.iter().cloned().collect() }
+    }
+}
+
+/// Traces packets until there are enough, or others are asked for.
+fn run(capture: &Capture, overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>, u64), drops: bool) {
+    dataplane::give_way();
+    let mut walker: Option<(Arc<Shown>, Walker, Option<Front>)> = None;
+    loop {
+        if stop.load(Ordering::Relaxed) || lock(state).request != request {
+            return;
+        }
+        // A program may have taken over from the one before.
+        let shown = overview.shown();
+        if walker.as_ref().is_none_or(|(of, ..)| !Arc::ptr_eq(of, &shown)) {
+            let front = overview.capture_in_kernel().unwrap_or_else(|error| {
+                tracing::warn!("packets that the kernel finishes can't be traced: {error}");
+                None
+            });
+            walker = Some((shown.clone(), shown.walker(), front));
+        }
+        let Some((_, walker, front)) = &walker else { continue };
+        front.iter().for_each(|front| front.offer(capture));
+        let Some(captured) = capture.take(LOOK) else { continue };
+        let trace = traced(&shown, walker, captured);
+        if drops && trace.dropped.is_none() {
+            continue;
+        }
+        let mut state = lock(state);
+        if state.request != request {
+            return;
+        }
+        state.keep(trace);
+        if state.wanted == 0 {
+            capture.end();
+            return;
+        }
+    }
+}
+
+fn traced(shown: &Shown, walker: &Walker, captured: Captured) -> Trace {
+    let Captured { port, at, packet } = captured;
+    let (steps, dropped) = shown.walk(walker, port, &packet);
+    let kept = &packet[..packet.len().min(MAX_BYTES)];
+    Trace {
+        number: 0,
+        at: at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+        port: shown.port(port),
+        bytes: packet.len(),
+        packet: kept.iter().map(|byte| format!("{byte:02x}")).collect(),
+        headers: shown.headers(kept),
+        dropped,
+        steps,
+    }
+}
+
+impl State {
+    fn keep(&mut self, trace: Trace) {
+        self.traced += 1;
+        self.wanted = self.wanted.saturating_sub(1);
+        self.steps += trace.steps.len();
+        self.traces.push_back(Trace { number: self.traced, ..trace });
+        while self.steps > MAX_STEPS
+            && self.traces.len() > 1
+            && let Some(first) = self.traces.pop_front()
+        {
+            self.steps -= first.steps.len();
+        }
+    }
+}

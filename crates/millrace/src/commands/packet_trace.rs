@@ -1,0 +1,149 @@
+//! `millrace trace`: what becomes of packets of a running instance, step by step.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use cli::say;
+use control::socket::{Request, Trace, Traces};
+use control::walk::lines;
+use jiff::Timestamp;
+
+use super::pcapng;
+
+/// Between two looks whether the packets have come.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What to do.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Trace packets from now on, and forget those that were traced before
+    Add {
+        /// How many, up to 1000
+        packets: u32,
+        /// Only packets that come in on this port
+        #[arg(long, value_name = "PORT")]
+        port: Option<String>,
+        /// Only packets that are dropped
+        #[arg(long)]
+        drops_only: bool,
+        /// Wait until they have come, for so many seconds at most, and show them
+        #[arg(long, value_name = "SECONDS")]
+        wait: Option<u32>,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show what became of the packets that were traced
+    Show {
+        /// Capture file (pcapng) to write the packets to, each with its way as a comment, as Wireshark shows it
+        #[arg(long, value_name = "OUT.pcapng")]
+        pcap: Option<PathBuf>,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Trace no more packets
+    Stop {
+        #[command(flatten)]
+        remote: Remote,
+    },
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.action {
+        Action::Add { packets, port, drops_only, wait, remote } => {
+            let request = Request::TraceAdd { packets: *packets, port: port.clone(), drops_only: *drops_only };
+            let mut client = remote.connect()?;
+            client.ask::<serde_json::Value>(&request).map_err(failed)?;
+            let Some(seconds) = wait else {
+                if !remote.json {
+                    let what = if *drops_only { "packets that are dropped" } else { "packets" };
+                    say!("the next {packets} {what} are traced; `millrace trace show` shows them");
+                }
+                return Ok(());
+            };
+            let end = Instant::now() + Duration::from_secs((*seconds).into());
+            loop {
+                let found: Traces = client.ask(&Request::TraceShow).map_err(failed)?;
+                if found.wanted == 0 || Instant::now() >= end {
+                    show(&found, remote.json);
+                    return Ok(());
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        Action::Show { pcap, remote } => {
+            let found: Traces = remote.connect()?.ask(&Request::TraceShow).map_err(failed)?;
+            match pcap {
+                Some(path) => write(path, &found)?,
+                None => show(&found, remote.json),
+            }
+            Ok(())
+        }
+        Action::Stop { remote } => {
+            remote.connect()?.ask::<serde_json::Value>(&Request::TraceStop).map_err(failed)?;
+            Ok(())
+        }
+    }
+}
+
+fn show(found: &Traces, json: bool) {
+    if json {
+        return print_json(found);
+    }
+    for trace in &found.traces {
+        print(format_args!("{}\n", text(trace)));
+    }
+    let mut rest = Vec::new();
+    if found.wanted > 0 {
+        rest.push(format!("{} more are waited for", found.wanted));
+    }
+    if found.missed > 0 {
+        rest.push(format!("{} came too fast to be copied", found.missed));
+    }
+    match (found.traces.len(), rest.join(", ")) {
+        (0, rest) if rest.is_empty() => say!("no packets were traced; `millrace trace add 10` traces some"),
+        (_, rest) if rest.is_empty() => {}
+        (count, rest) => say!("{count} traced; {rest}"),
+    }
+}
+
+/// A packet with its way.
+pub fn text(trace: &Trace) -> String {
+    let Trace { number, at, port, bytes, headers, steps, .. } = trace;
+    let at = Timestamp::from_nanosecond(i128::from(*at)).map(|at| format!(" {at:.6}")).unwrap_or_default();
+    let mut out = String::new();
+    let _ = writeln!(out, "{number}: port {port}, {bytes} bytes{at}");
+    let _ = writeln!(out, "  {headers}");
+    out + &lines(steps)
+}
+
+/// Writes the packets into a capture file.
+fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
+    let packet = |trace: &Trace| pcapng::Packet {
+        at: Duration::from_nanos(trace.at),
+        port: trace.port.clone(),
+        length: trace.bytes as u32,
+        bytes: bytes(&trace.packet),
+        comment: lines(&trace.steps),
+    };
+    let packets: Vec<_> = found.traces.iter().map(packet).collect();
+    pcapng::write(path, &packets).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+    say!("{}: {} packets", path.display(), packets.len());
+    Ok(())
+}
+
+/// Bytes of hexadecimal digits.
+fn bytes(digits: &str) -> Vec<u8> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or_default();
+    digits.as_bytes().chunks(2).map(pair).collect()
+}
