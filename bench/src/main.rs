@@ -9,6 +9,7 @@ mod cache;
 mod callgrind;
 mod compile;
 mod emulator;
+mod eyes;
 mod frames;
 mod l3;
 mod levels;
@@ -45,11 +46,12 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("apps", apps::run),
     ("cache", cache::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
+    ("eyes", eyes::run),
     ("l3", l3::run),
     ("media", media::run),
     ("paper", paper::run),

@@ -385,3 +385,41 @@ fn a_port_over_a_damaged_file() {
     assert!(done.stderr.contains(told) && done.stderr.lines().count() == 1, "{done:?}");
     assert_eq!(pcap::read(&fs::read(scratch.path("out.pcap")).unwrap()).len(), 2);
 }
+
+/// The ways of packets, in the words of the source: the second packet is routed, the third one has no hop left.
+#[test]
+fn ways_of_packets_are_shown() {
+    let text = millrace(&["replay", PATCH, "--in", FIRST, "--trace", "3"]).ok();
+    let ways: Vec<&str> = text.split("\n\n").collect();
+    let second = "\
+  rx -> patch.classify, 60 bytes
+    patch.bytes[0] += 60
+    rx.port is 1
+    tx.port := 2
+    ether.dst is 02:00:00:00:00:12
+    dst := 02:00:00:00:00:12
+    ether.src is 02:00:00:00:00:11
+    src := 02:00:00:00:00:11
+    ether.type is 0x0800
+    head at ipv4
+  patch.to_ip -> hop.filter, 46 bytes
+    ipv4.ttl is 64
+    bytes 8 to 9 is 0x4011
+    ipv4.ttl := 63
+    ipv4.checksum is 0x24ab
+    ipv4.checksum := 0x25ab
+    head at ether
+    dst is 02:00:00:00:00:12
+    ether.dst := 02:00:00:00:00:12
+    src is 02:00:00:00:00:11
+    ether.src := 02:00:00:00:00:11
+    ether.type := 0x0800
+  hop.output -> port 2";
+    assert!(ways[1].starts_with("2: port 1, 60 bytes\n  ether(dst=02:00:00:00:00:12") && ways[1].ends_with(second));
+    assert!(ways[2].ends_with("    ipv4.ttl is 1\n    dropped: ttl_expired"), "{}", ways[2]);
+    // Behind them is what is there without them.
+    let plain = millrace(&["replay", PATCH, "--in", FIRST]).ok();
+    assert!(ways.len() == 4 + plain.matches("\n\n").count() && text.ends_with(&plain), "{text}");
+    let text = millrace(&["replay", PATCH, "--in", FIRST, "--trace", "many"]).failed(1);
+    assert!(text.contains("--trace"), "{text}");
+}

@@ -115,14 +115,28 @@ fn traced_packets_go_their_way(driver: &str) {
     let comment = b"dropped: bad_checksum";
     assert!(file.windows(comment.len()).any(|part| part == comment) && file.windows(bad.len()).any(|part| part == bad));
 
+    // Only those with these fields.
+    let these = ["trace", "add", "2", "--where", "ipv4.dst=10.0.2.13", "--where", "ipv4.protocol=17"];
+    switch.ask(&these).ok();
+    std::thread::sleep(Duration::from_millis(300));
+    for number in 20..23 {
+        wires.send(1, &frame(number, |packet| Ipv4 { protocol: 1, ..packet }));
+        wires.send(1, &frame(number, |packet| Ipv4 { protocol: 17, ..packet }));
+    }
+    let found = self::traces(&switch);
+    let wanted = [20, 21].map(|number| hex(&frame(number, |packet| Ipv4 { protocol: 17, ..packet })));
+    assert_eq!(found.iter().map(|trace| &trace["packet"]).collect::<Vec<_>>(), wanted.each_ref());
+
     // Nothing stays behind: what comes later is forwarded, and not traced.
     wires.settle();
     wires.send(1, &frame(99, |packet| packet));
     wires.settle().only(&out(99), [false, false, true, false]);
-    assert_eq!(switch.ask_json(&["trace", "show"])["traces"].as_array().unwrap().len(), 1);
+    assert_eq!(switch.ask_json(&["trace", "show"])["traces"].as_array().unwrap().len(), 2);
     for (arguments, said) in [
         (&["trace", "add", "0"][..], "0 packets: from 1 to 1000 can be traced"),
         (&["trace", "add", "9", "--port", "nowhere"], "there is no port \"nowhere\"; there are p1"),
+        (&["trace", "add", "9", "--where", "ipv4.tll=3"], "ipv4 has no field \"tll\"; did you mean"),
+        (&["trace", "add", "9", "--where", "ipv4.ttl=300"], "\"300\" is no value of 8 bits"),
     ] {
         let error = switch.ask(arguments).failed_in_one_line(1);
         assert!(error.contains(said), "{error}");

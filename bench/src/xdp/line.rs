@@ -49,6 +49,14 @@ struct Position {
 // SAFETY: plain words, as `struct position` of peers/xdp/line.c.
 unsafe impl Pod for Position {}
 
+/// Packets that were sent, and that reached the sink.
+pub struct Counted {
+    pub sent: u64,
+    pub arrived: u64,
+    /// While they were sent.
+    pub seconds: f64,
+}
+
 /// Source, system and sink.
 pub struct Line {
     source: Namespace,
@@ -89,6 +97,12 @@ impl Line {
 
     /// Million packets per second that reach the sink, over about this time.
     pub fn measure(&mut self, frames: &[Vec<u8>], window: Duration) -> Result<f64, String> {
+        let Counted { arrived, seconds, .. } = self.forward(frames, window)?;
+        Ok(arrived as f64 / seconds / 1e6)
+    }
+
+    /// Has packets forwarded for about this time.
+    pub fn forward(&mut self, frames: &[Vec<u8>], window: Duration) -> Result<Counted, String> {
         let mut list = Array::<_, Frame>::try_from(self.ends.map_mut("frames").ok_or("no frames")?).map_err(text)?;
         for (index, frame) in frames.iter().take(MOST).enumerate() {
             let word = |at: usize| frame.get(at * 4..at * 4 + 4).map_or([0; 4], |b| b.try_into().unwrap_or_default());
@@ -100,12 +114,12 @@ impl Line {
         let warm = self.send(WARM)?;
         let count = (f64::from(WARM) / warm * window.as_secs_f64()).clamp(f64::from(WARM), 2e9) as u32;
         let before = crate::received(&self.sink)?;
-        let time = self.send(count)?;
+        let seconds = self.send(count)?;
         let arrived = crate::received(&self.sink)? - before;
         if arrived == 0 {
             return Err("no packet reached the sink".into());
         }
-        Ok(arrived as f64 / time / 1e6)
+        Ok(Counted { sent: count.into(), arrived, seconds })
     }
 
     /// A socket at the source's end.

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use baker::ir::interp::{End, Walk, WalkStep};
-use baker::ir::{Layout, PpfId, Program, TableEntry, Target};
+use baker::ir::{BitRange, Field, Layout, PpfId, Program, TableEntry, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
 use crate::entries::value::address;
 use crate::entries::{Notation, text};
-use crate::packet::shown;
+use crate::packet::{Layer, dissect, shown};
 
 /// A step of a packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -140,9 +140,29 @@ pub struct Namer<'n> {
     pub port: &'n dyn Fn(u8) -> String,
 }
 
+/// Names of bytes of a packet by the headers that it came in with.
+struct Headers {
+    layers: Vec<Layer>,
+    /// Packets that other headers were put in front of: theirs lie elsewhere.
+    changed: HashSet<u32>,
+}
+
+impl Headers {
+    /// Headers are put in front of packets, and packets are made.
+    fn follow(&mut self, step: &WalkStep) {
+        let changed = match step {
+            WalkStep::Header { packet, added: true, .. } | WalkStep::Made { packet, of: None } => Some(*packet),
+            WalkStep::Made { packet, of: Some(of) } if self.changed.contains(of) => Some(*packet),
+            _ => None,
+        };
+        self.changed.extend(changed);
+    }
+}
+
 impl Namer<'_> {
-    /// The steps of a walk. What is read several times by the same PPF is there once.
-    pub fn steps(&self, walk: &Walk) -> Vec<Step> {
+    /// The steps of the walk of a packet. What is read several times by the same PPF is there once.
+    pub fn steps(&self, packet: &[u8], walk: &Walk) -> Vec<Step> {
+        let mut headers = Headers { layers: dissect(self.program, packet), changed: HashSet::new() };
         let program = self.program;
         let mut steps: Vec<Step> = Vec::new();
         let mut seen: HashSet<(u32, String, String)> = HashSet::new();
@@ -166,7 +186,8 @@ impl Namer<'_> {
                 }
                 _ => {}
             }
-            let (packet, what) = self.named(step, &mut channel);
+            headers.follow(step);
+            let (packet, what) = self.named(step, &headers, &mut channel);
             if let What::Field { name, value, written } = &what {
                 let is_new = seen.insert((packet, name.clone(), value.clone()));
                 if !is_new && !written {
@@ -190,7 +211,7 @@ impl Namer<'_> {
         What::Enter { ppf, channel: channel.cloned(), engine, bytes }
     }
 
-    fn named(&self, step: &WalkStep, channel: &mut Option<String>) -> (u32, What) {
+    fn named(&self, step: &WalkStep, headers: &Headers, channel: &mut Option<String>) -> (u32, What) {
         let program = self.program;
         let table = |table: &baker::ir::TableId| program.tables[table.0 as usize].name.clone();
         let key = |table: &baker::ir::TableId, key: &[u128]| {
@@ -204,7 +225,12 @@ impl Namer<'_> {
                 let name = format!("{}.{}", protocol.name, field.name);
                 (*packet, What::Field { name, value: shown(field, *value), written: *written })
             }
-            WalkStep::Bytes { packet, bits, value, written } => {
+            WalkStep::Bytes { packet, from_start: Some(bits), value, written, .. }
+                if let Some((name, field)) = self.field(headers, *packet, *bits) =>
+            {
+                (*packet, What::Field { name, value: shown(field, *value), written: *written })
+            }
+            WalkStep::Bytes { packet, bits, value, written, .. } => {
                 let (first, last) = (bits.offset / 8, (bits.offset + bits.width - 1) / 8);
                 let name = if first == last { format!("byte {first}") } else { format!("bytes {first} to {last}") };
                 (*packet, What::Field { name, value: format!("{value:#x}"), written: *written })
@@ -217,7 +243,7 @@ impl Namer<'_> {
                 };
                 (*packet, What::Field { name: field.name.clone(), value, written: *written })
             }
-            WalkStep::Header { packet, protocol } => {
+            WalkStep::Header { packet, protocol, .. } => {
                 (*packet, What::Header { protocol: program.protocols[protocol.0 as usize].name.clone() })
             }
             WalkStep::Lookup { table: of, key: of_key, found } => {
@@ -260,6 +286,15 @@ impl Namer<'_> {
             WalkStep::Put { packet, .. } => (*packet, What::Unknown { why: "put".into() }),
             WalkStep::Resumed(_) => (0, What::Unknown { why: "resumed".into() }),
         }
+    }
+
+    /// The field that is at a place of the packet as it came in.
+    fn field(&self, headers: &Headers, packet: u32, bits: BitRange) -> Option<(String, &Field)> {
+        let layer = headers.layers.iter().find(|layer| layer.bytes.contains(&(bits.offset as usize / 8)))?;
+        let protocol = &self.program.protocols[layer.protocol];
+        let offset = bits.offset - 8 * layer.bytes.start as u32;
+        let field = protocol.fields.iter().find(|field| field.bits == BitRange { offset, ..bits })?;
+        (!headers.changed.contains(&packet)).then(|| (format!("{}.{}", protocol.name, field.name), field))
     }
 
     fn target(&self, channel: usize) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baker::ir::Program;
-use control::packet::{Definitions, build, describe, differences, dissect, text};
+use control::packet::{Condition, Definitions, build, describe, differences, dissect, text};
 use proptest::prelude::*;
 
 fn program() -> Arc<Program> {
@@ -220,5 +220,33 @@ proptest! {
         if let Err(error) = build(&program, &text, &definitions()) {
             prop_assert!((1..=text.chars().count() + 1).contains(&error.column));
         }
+    }
+}
+
+#[test]
+fn fields_of_any_header_are_compared() {
+    let program = program();
+    let packet = build(&program, "ether(type=0x0800)/ipv4(ttl=9, dst=10.0.1.80)/hex(01)", &Definitions::default());
+    let packet = packet.unwrap();
+    for (text, holds) in [
+        ("ipv4.ttl=9", true),
+        ("ipv4.ttl = 0x9", true),
+        ("ether.type=0x0800", true),
+        ("ipv4.dst=10.0.1.80", true),
+        ("ipv4.dst=10.0.1.81", false),
+    ] {
+        assert_eq!(Condition::read(&program, text).unwrap().holds(&program, &packet), holds, "{text}");
+    }
+    for (text, why) in [
+        ("ttl", "write PROTOCOL.FIELD=VALUE"),
+        ("ipv4=3", "write PROTOCOL.FIELD=VALUE"),
+        ("ipv.ttl=3", "no protocol \"ipv\"; did you mean"),
+        ("ipv4.hops=3", "ipv4 has no field \"hops\""),
+        ("ipv4.ttl=256", "\"256\" is no value of 8 bits"),
+        ("ipv4.ttl=-1", "\"-1\" is no value of 8 bits"),
+        ("ipv4.ttl=", "\"\" is no value of 8 bits"),
+    ] {
+        let error = Condition::read(&program, text).unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
     }
 }

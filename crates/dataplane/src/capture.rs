@@ -16,7 +16,7 @@ const ANY: u16 = u16::MAX;
 pub struct Captured {
     /// Number of the port.
     pub port: u8,
-    /// When it was copied.
+    /// When it came in.
     pub at: SystemTime,
     /// From the frame's first byte to its last.
     pub packet: Vec<u8>,
@@ -58,6 +58,11 @@ impl Capture {
         self.wanted.store(packets, Ordering::Relaxed);
     }
 
+    /// As many more are wanted as may wait: for who looks at packets to find some.
+    pub fn go_on(&self) {
+        self.wanted.store(WAITING as u32, Ordering::Relaxed);
+    }
+
     /// No more are wanted.
     pub fn end(&self) {
         self.wanted.store(0, Ordering::Relaxed);
@@ -70,14 +75,14 @@ impl Capture {
     }
 
     /// A packet has come in.
-    pub fn offer(&self, port: u8, packet: &[u8]) {
+    pub fn offer(&self, port: u8, at: SystemTime, packet: &[u8]) {
         let of = self.port.load(Ordering::Relaxed);
         let is_wanted = of == ANY || of == u16::from(port);
         let one_less = |wanted: u32| wanted.checked_sub(1);
         if !is_wanted || self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
             return;
         }
-        let captured = Captured { port, at: SystemTime::now(), packet: packet.to_vec() };
+        let captured = Captured { port, at, packet: packet.to_vec() };
         if self.sender.try_send(captured).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -101,16 +106,17 @@ mod tests {
     #[test]
     fn no_more_are_copied_than_were_asked_for() {
         let capture = Capture::default();
-        capture.offer(1, b"unasked");
+        let now = SystemTime::now();
+        capture.offer(1, now, b"unasked");
         capture.ask(2, Some(3));
         for (port, packet) in [(1, &b"other"[..]), (3, b"one"), (3, b"two"), (3, b"three")] {
-            capture.offer(port, packet);
+            capture.offer(port, now, packet);
         }
         let taken = std::iter::from_fn(|| capture.take(Duration::ZERO)).map(|own| (own.port, own.packet));
         assert_eq!(taken.collect::<Vec<_>>(), [(3, b"one".to_vec()), (3, b"two".to_vec())]);
         assert!(!capture.is_wanted());
         capture.ask(1000, None);
-        (0..1000).for_each(|_| capture.offer(9, b"many"));
+        (0..1000).for_each(|_| capture.offer(9, now, b"many"));
         assert_eq!((capture.missed(), capture.is_wanted()), (1000 - WAITING as u64, false));
         capture.ask(1, None);
         assert_eq!((capture.take(Duration::ZERO), capture.missed()), (None, 0));

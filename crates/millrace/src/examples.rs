@@ -73,7 +73,11 @@ pub const ALL: &[Examples] = &[
     of("drops", &["millrace drops", "millrace drops --watch", "millrace drops --watch --count 10 --json"]),
     of(
         "trace add",
-        &["millrace trace add 10", "millrace trace add 5 --drops-only --wait 30", "millrace trace add 100 --port p1"],
+        &[
+            "millrace trace add 10",
+            "millrace trace add 5 --drops-only --wait 30",
+            "millrace trace add 100 --port p1 --where ipv4.dst=10.0.2.13",
+        ],
     ),
     of("trace show", &["millrace trace show", "millrace trace show --pcap traced.pcapng"]),
     of("trace stop", &["millrace trace stop"]),

@@ -330,6 +330,9 @@ struct Traced {
     /// Only those that are dropped.
     #[serde(default)]
     drops_only: bool,
+    /// Only those of which all of these hold: `PROTOCOL.FIELD=VALUE`.
+    #[serde(default, rename = "where")]
+    conditions: Vec<String>,
 }
 
 /// Traces packets from now on, as `millrace trace add`
@@ -338,8 +341,8 @@ struct Traced {
 ))]
 async fn add_traces(State(api): State<Api>, asker: Asker, headers: HeaderMap, body: Bytes) -> Response {
     match sent(&headers, &body) {
-        Ok(Traced { packets, port, drops_only }) => {
-            api.ask(asker, Request::TraceAdd { packets, port, drops_only }).await
+        Ok(Traced { packets, port, drops_only, conditions }) => {
+            api.ask(asker, Request::TraceAdd { packets, port, drops_only, conditions }).await
         }
         Err((status, refusal)) => with_status(status, refusal),
     }

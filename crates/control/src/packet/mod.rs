@@ -13,6 +13,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `build` | text → bytes |
+//! | `condition` | whether fields have values |
 //! | `cursor` | characters, with their columns |
 //! | `dissect` | bytes → headers with named fields |
 //! | `checksum` | of headers |
@@ -21,12 +22,14 @@
 
 mod build;
 mod checksum;
+mod condition;
 mod cursor;
 mod dissect;
 mod show;
 mod written;
 
 pub use self::build::build;
+pub use self::condition::Condition;
 pub use self::dissect::{FieldValue, Layer, dissect, shown};
 pub use self::show::{describe, differences, hex_dump, text};
 pub use self::written::{Definitions, MAX_PACKET, PacketError};

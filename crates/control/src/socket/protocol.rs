@@ -84,6 +84,9 @@ pub enum Request {
         /// Only those that are dropped.
         #[serde(default)]
         drops_only: bool,
+        /// Only those of which all of these hold: `PROTOCOL.FIELD=VALUE`.
+        #[serde(default, rename = "where")]
+        conditions: Vec<String>,
     },
     /// What was traced: [`Traces`](super::Traces).
     TraceShow,

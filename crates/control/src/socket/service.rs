@@ -131,13 +131,15 @@ impl Service {
             Request::TableFind { table, search, after, limit } => {
                 self.dump(|shown| shown.find(&table, &search, after.as_ref(), limit)).map(|found| json(&found))?
             }
-            Request::TraceAdd { packets, port, drops_only } => {
+            Request::TraceAdd { packets, port, drops_only, conditions } => {
                 let port = port.map(|name| self.shown().port_number(&name)).transpose()?;
                 if !(1..=MAX_TRACES).contains(&packets) {
                     let message = format!("{packets} packets: from 1 to {MAX_TRACES} can be traced");
                     return Err(Refusal { code: Code::BadRequest, message });
                 }
-                let started = self.tracer.add(Wanted { packets, port, drops_only });
+                let read = |text: &String| self.shown().condition(text);
+                let conditions = conditions.iter().map(read).collect::<Result<_, _>>()?;
+                let started = self.tracer.add(Wanted { packets, port, drops_only, conditions });
                 started.map_err(|error| Refusal { code: Code::Busy, message: format!("no thread: {error}") })?;
                 tracing::info!(packets, pid, uid, address, "packets are traced");
                 json!({})

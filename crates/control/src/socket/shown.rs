@@ -14,7 +14,7 @@ use super::protocol::{Code, Entry, Found, MAX_FOUND, Refusal, Reply, TableInfo};
 use super::reply::done;
 use crate::entries::{EntryError, EntryFault, Notation, text};
 use crate::messages::list;
-use crate::packet;
+use crate::packet::{self, Condition};
 use crate::walk::{Namer, Step};
 
 /// A program with its tables.
@@ -68,7 +68,7 @@ impl Shown {
         let port = |number: u8| self.port(number);
         let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine, port: &port };
         let reason = walk.drop_reason().map(|reason| self.program.drop_reasons[reason.0 as usize].name.clone());
-        (namer.steps(&walk), reason)
+        (namer.steps(packet, &walk), reason)
     }
 
     /// The name of a port.
@@ -83,6 +83,16 @@ impl Shown {
             let message = format!("there is no port {name:?}; there are {}", list(names.names()));
             Refusal { code: Code::NotFound, message }
         })
+    }
+
+    /// A condition on packets.
+    pub(super) fn condition(&self, text: &str) -> Result<Condition, Refusal> {
+        Condition::read(&self.program, text).map_err(|message| Refusal { code: Code::BadValue, message })
+    }
+
+    /// Whether all of these hold of a packet.
+    pub(super) fn all_hold(&self, conditions: &[Condition], packet: &[u8]) -> bool {
+        conditions.iter().all(|condition| condition.holds(&self.program, packet))
     }
 
     /// The headers of a packet.

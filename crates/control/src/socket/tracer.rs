@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::overview::Overview;
 use super::shown::{Shown, Walker};
+use crate::packet::Condition;
 use crate::walk::Step;
 
 /// Packets that one request may ask for.
@@ -61,7 +62,7 @@ pub struct Traces {
 }
 
 /// Which packets are traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// How many.
     pub packets: u32,
@@ -69,6 +70,15 @@ pub(super) struct Wanted {
     pub port: Option<u8>,
     /// Only those that are dropped.
     pub drops_only: bool,
+    /// Only those of which all of these hold.
+    pub conditions: Vec<Condition>,
+}
+
+impl Wanted {
+    /// Whether packets have to be looked at to find those that are wanted.
+    fn selects(&self) -> bool {
+        self.drops_only || !self.conditions.is_empty()
+    }
 }
 
 /// Traces packets for who asks.
@@ -108,11 +118,13 @@ impl Tracer {
             *state = State { request: state.request + 1, wanted: wanted.packets, ..State::default() };
             state.request
         };
-        // How many of them are dropped is not known before they have been looked at.
-        self.capture.ask(if wanted.drops_only { u32::MAX } else { wanted.packets }, wanted.port);
+        self.capture.ask(wanted.packets, wanted.port);
+        if wanted.selects() {
+            self.capture.go_on();
+        }
         let (capture, overview, stop) = (self.capture.clone(), self.overview.clone(), self.stop.clone());
         let state = self.state.clone();
-        let run = move || run(&capture, &overview, &stop, (&state, request), wanted.drops_only);
+        let run = move || run(&capture, &overview, &stop, (&state, request), &wanted);
         thread::Builder::new().name("trace".into()).spawn(run).map(drop)
     }
 
@@ -131,7 +143,13 @@ impl Tracer {
 }
 
 /// Traces packets until there are enough, or others are asked for.
-fn run(capture: &Capture, overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>, u64), drops: bool) {
+fn run(
+    capture: &Capture,
+    overview: &Overview,
+    stop: &AtomicBool,
+    (state, request): (&Mutex<State>, u64),
+    wanted: &Wanted,
+) {
     dataplane::give_way();
     let mut walker: Option<(Arc<Shown>, Walker, Option<Front>)> = None;
     loop {
@@ -149,9 +167,18 @@ fn run(capture: &Capture, overview: &Overview, stop: &AtomicBool, (state, reques
         }
         let Some((_, walker, front)) = &walker else { continue };
         front.iter().for_each(|front| front.offer(capture));
-        let Some(captured) = capture.take(LOOK) else { continue };
+        let Some(captured) = capture.take(LOOK) else {
+            // However many packets there are, so many are looked at and no more, so that workers hardly feel it.
+            if wanted.selects() {
+                capture.go_on();
+            }
+            continue;
+        };
+        if !shown.all_hold(&wanted.conditions, &captured.packet) {
+            continue;
+        }
         let trace = traced(&shown, walker, captured);
-        if drops && trace.dropped.is_none() {
+        if wanted.drops_only && trace.dropped.is_none() {
             continue;
         }
         let mut state = lock(state);

@@ -4,6 +4,7 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use baker::ir::{ChannelId, CounterSlots, DropId, Program};
 use baker::opt::reach::Reach;
@@ -88,7 +89,7 @@ impl Ports {
         if self.capture.is_wanted() {
             for &frame in frames {
                 // SAFETY: promised by the caller.
-                self.capture.offer(port, unsafe { self.pool.packet(frame) });
+                self.capture.offer(port, SystemTime::now(), unsafe { self.pool.packet(frame) });
             }
         }
     }

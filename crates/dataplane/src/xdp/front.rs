@@ -8,10 +8,11 @@
 //! | `r1 = ring ll`, `r2 = RECORD`, `r3 = 0`, `call 131` | `bpf_ringbuf_reserve` |
 //! | `if r0 == 0 goto go_on` | nobody has taken what came before |
 //! | `r7 = r0` | |
-//! | `r1 = *(u32 *)(r6 + INTERFACE)`, `*(u32 *)(r7 + 0) = r1` | where it came in |
-//! | `r0 =` its length, `*(u32 *)(r7 + 4) = r0`, `r8 = r0` | |
+//! | `call 5`, `*(u64 *)(r7 + 0) = r0` | `bpf_ktime_get_ns`: when |
+//! | `r1 = *(u32 *)(r6 + INTERFACE)`, `*(u32 *)(r7 + 8) = r1` | where it came in |
+//! | `r0 =` its length, `*(u32 *)(r7 + 12) = r0`, `r8 = r0` | |
 //! | `if r8 == 0 goto give`, `if r8 <= BYTES goto +1`, `r8 = BYTES` | |
-//! | `r1 = r6`, `r2 = 0`, `r3 = r7 + 8`, `r4 = r8`, `call` | `bpf_xdp_load_bytes`, `bpf_skb_load_bytes` |
+//! | `r1 = r6`, `r2 = 0`, `r3 = r7 + 16`, `r4 = r8`, `call` | `bpf_xdp_load_bytes`, `bpf_skb_load_bytes` |
 //! | `give: r1 = r7`, `r2 = 0`, `call 132` | `bpf_ringbuf_submit` |
 //! | `go_on: r1 = r6`, `r2 = programs ll`, `r3 =` place, `call 12` | `bpf_tail_call` |
 //! | `r0 =` pass, `exit` | there is no such program: that cannot be |
@@ -19,6 +20,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
 
 use codegen::kernel::Hook;
 
@@ -27,11 +29,12 @@ use super::load::Loaded;
 use super::sys::{self, EXIT, OF_MAP, TC_NEXT, XDP_PASS, instruction};
 use super::tap_ring::TapRing;
 use crate::capture::Capture;
+use crate::sys::monotonic_ns;
 
 /// Bytes of a packet that are copied.
 const BYTES: i32 = 2048;
-/// In front of them: the interface's index, and the packet's length.
-const HEAD: usize = 8;
+/// In front of them: when the packet came in, the interface's index, and the packet's length.
+const HEAD: usize = 16;
 /// Bytes of the ring: some 250 packets.
 const RING: u32 = 512 << 10;
 /// Bytes of the longest packet, a super-packet with its headers.
@@ -39,6 +42,7 @@ const LONGEST: usize = 65_536 + 64;
 
 const RINGBUF_RESERVE: i32 = 131;
 const RINGBUF_SUBMIT: i32 = 132;
+const KTIME_GET_NS: i32 = 5;
 const TAIL_CALL: i32 = 12;
 const SKB_LOAD_BYTES: i32 = 26;
 const XDP_GET_BUFF_LEN: i32 = 188;
@@ -69,14 +73,16 @@ fn load(loaded: &Loaded, ring: &TapRing) -> io::Result<OwnedFd> {
             instruction(0xb7, 2, 0, 0, BYTES + HEAD as i32),
             instruction(0xb7, 3, 0, 0, 0),
             instruction(0x85, 0, 0, 0, RINGBUF_RESERVE),
-            instruction(0x15, 0, 0, 19, 0),
+            instruction(0x15, 0, 0, 21, 0),
             instruction(0xbf, 7, 0, 0, 0),
+            instruction(0x85, 0, 0, 0, KTIME_GET_NS),
+            instruction(0x7b, 7, 0, 0, 0),
             instruction(0x61, 1, 6, interface, 0),
-            instruction(0x63, 7, 1, 0, 0),
+            instruction(0x63, 7, 1, 8, 0),
         ][..],
         &length,
         &[
-            instruction(0x63, 7, 0, 4, 0),
+            instruction(0x63, 7, 0, 12, 0),
             instruction(0xbf, 8, 0, 0, 0),
             instruction(0x15, 8, 0, 8, 0),
             instruction(0xb5, 8, 0, 1, BYTES),
@@ -120,16 +126,18 @@ impl Front {
 
     /// Offers what has been copied. What is behind the copied bytes counts as zeros.
     pub fn offer(&self, capture: &Capture) {
-        let Some(path) = self.path.upgrade() else { return };
+        let Some(path) = self.path.upgrade().filter(|_| capture.is_wanted()) else { return };
         self.ring.take(|record| {
             let word = |at: usize| record.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-            if let (Some(interface), Some(length)) = (word(0), word(4))
+            let when = record.get(..8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
+            if let (Some(when), Some(interface), Some(length)) = (when, word(8), word(12))
                 && let Some(port) = path.port_at(interface)
             {
+                let age = Duration::from_nanos(monotonic_ns().saturating_sub(when));
                 let length = (length as usize).min(LONGEST);
                 let mut packet = record[HEAD..HEAD + length.min(BYTES as usize)].to_vec();
                 packet.resize(length, 0);
-                capture.offer(port, &packet);
+                capture.offer(port, SystemTime::now() - age, &packet);
             }
             capture.is_wanted()
         });

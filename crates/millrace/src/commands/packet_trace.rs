@@ -36,6 +36,10 @@ enum Action {
         /// Only packets that are dropped
         #[arg(long)]
         drops_only: bool,
+        /// Only packets with this value in a field of a header, by the program's names: ipv4.dst=10.0.1.80. Of several
+        /// all must hold
+        #[arg(long = "where", value_name = "PROTOCOL.FIELD=VALUE")]
+        conditions: Vec<String>,
         /// Wait until they have come, for so many seconds at most, and show them
         #[arg(long, value_name = "SECONDS")]
         wait: Option<u32>,
@@ -60,8 +64,13 @@ enum Action {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match &args.action {
-        Action::Add { packets, port, drops_only, wait, remote } => {
-            let request = Request::TraceAdd { packets: *packets, port: port.clone(), drops_only: *drops_only };
+        Action::Add { packets, port, drops_only, conditions, wait, remote } => {
+            let request = Request::TraceAdd {
+                packets: *packets,
+                port: port.clone(),
+                drops_only: *drops_only,
+                conditions: conditions.clone(),
+            };
             let mut client = remote.connect()?;
             client.ask::<serde_json::Value>(&request).map_err(failed)?;
             let Some(seconds) = wait else {

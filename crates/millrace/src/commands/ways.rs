@@ -39,7 +39,10 @@ pub fn show(program: &Arc<Program>, config: &Config, input: &mut ReplayInput<'_>
         let walk = machine.walk(Program::RX, captured.frame, &[port.into()], None);
         let (port, bytes) = (port_name(port), captured.frame.len());
         let headers = packet::text(program, captured.frame);
-        print(format_args!("{number}: port {port}, {bytes} bytes\n  {headers}\n{}\n", lines(&namer.steps(&walk))));
+        print(format_args!(
+            "{number}: port {port}, {bytes} bytes\n  {headers}\n{}\n",
+            lines(&namer.steps(captured.frame, &walk))
+        ));
     }
     Ok(())
 }

@@ -42,7 +42,9 @@ pub enum WalkStep {
     Bytes {
         /// The packet.
         packet: u32,
-        /// Bits from the head.
+        /// Where: from the first byte of the packet as it came in, if that is not in front of it.
+        from_start: Option<BitRange>,
+        /// Where: from the head.
         bits: BitRange,
         /// What is there, or is then.
         value: u128,
@@ -66,6 +68,8 @@ pub enum WalkStep {
         packet: u32,
         /// The header.
         protocol: ProtocolId,
+        /// Whether it was put in front.
+        added: bool,
     },
     /// A table is asked.
     Lookup {
@@ -245,18 +249,14 @@ impl Machine {
         let step = match &inst.op {
             Op::Load { packet, bits } => self.field(body, *packet, number(*packet), *bits, result, false),
             Op::Store { packet, bits, value } => self.field(body, *packet, number(*packet), *bits, get(*value), true),
-            Op::LoadAt { packet, offset, bits } => Some(WalkStep::Bytes {
-                packet: number(*packet),
-                bits: BitRange { offset: bits.offset + 8 * number(*offset), ..*bits },
-                value: result,
-                written: false,
-            }),
-            Op::StoreAt { packet, offset, bits, value } => Some(WalkStep::Bytes {
-                packet: number(*packet),
-                bits: BitRange { offset: bits.offset + 8 * number(*offset), ..*bits },
-                value: get(*value),
-                written: true,
-            }),
+            Op::LoadAt { packet, offset, bits } => {
+                let bits = BitRange { offset: bits.offset + 8 * number(*offset), ..*bits };
+                Some(self.bytes(number(*packet), bits, result, false))
+            }
+            Op::StoreAt { packet, offset, bits, value } => {
+                let bits = BitRange { offset: bits.offset + 8 * number(*offset), ..*bits };
+                Some(self.bytes(number(*packet), bits, get(*value), true))
+            }
             Op::MetaLoad { packet, field } => {
                 Some(WalkStep::Meta { packet: number(*packet), field: *field, value: result, written: false })
             }
@@ -264,7 +264,10 @@ impl Machine {
                 Some(WalkStep::Meta { packet: number(*packet), field: *field, value: get(*value), written: true })
             }
             Op::Pull { .. } | Op::Push { .. } => match inst.result.map(|value| body.ty(value)) {
-                Some(Ty::Packet(protocol)) => Some(WalkStep::Header { packet: result as u32, protocol }),
+                Some(Ty::Packet(protocol)) => {
+                    let added = matches!(inst.op, Op::Push { .. });
+                    Some(WalkStep::Header { packet: result as u32, protocol, added })
+                }
                 _ => None,
             },
             Op::Copy { packet } => Some(WalkStep::Made { packet: result as u32, of: Some(number(*packet)) }),
@@ -310,7 +313,15 @@ impl Machine {
         let fields = &self.program.protocols[protocol.0 as usize].fields;
         Some(match fields.iter().position(|field| field.bits == bits) {
             Some(field) => WalkStep::Field { packet, protocol, field, value, written },
-            None => WalkStep::Bytes { packet, bits, value, written },
+            None => self.bytes(packet, bits, value, written),
         })
+    }
+
+    /// An access to bytes that are no field of the header at the packet's head.
+    fn bytes(&self, packet: u32, bits: BitRange, value: u128, written: bool) -> WalkStep {
+        let (head, _) = self.packets[packet as usize].extent();
+        let moved = head.checked_sub(self.layout.headroom.into());
+        let from_start = moved.map(|moved| BitRange { offset: bits.offset + 8 * moved as u32, ..bits });
+        WalkStep::Bytes { packet, from_start, bits, value, written }
     }
 }

@@ -1,0 +1,113 @@
+//! `bench eyes`: what it costs to look. The L3 switch forwards at full rate in the kernel while a monitoring system
+//! scrapes it each second, the web page is open, and packets are traced; against the same without anybody who looks.
+
+mod watchers;
+
+use std::time::Duration;
+
+use control::socket::Client;
+use lab::{LinkConfig, Running};
+
+use crate::frames::{ethernet, frame, ipv4, udp};
+use crate::results::Results;
+use crate::veth::PORTS;
+use crate::web::line::Scratch;
+use crate::xdp::line::{Counted, Line};
+use crate::{Effort, text};
+use watchers::Watchers;
+
+const CASE: &str = "all eyes open";
+const SYSTEM: &str = "millrace";
+/// Packets that are traced in each window.
+const TRACED: u32 = 1000;
+/// Where the instance is looked at, in its namespace.
+const METRICS: u16 = 9481;
+const WEB: u16 = 9480;
+
+/// The switch's addresses, and those of the hosts.
+const ROUTERS: [u64; 2] = [0x02_00_00_00_01_01, 0x02_00_00_00_02_01];
+const HOSTS: [u64; 2] = [0x02_00_00_00_00_11, 0x02_00_00_00_00_13];
+const ADDRESSES: [u32; 2] = [0x0a00_010b, 0x0a00_020d];
+
+/// Runs it.
+pub fn run(effort: Effort) -> Result<Results, String> {
+    let mut results = Results::default();
+    if !lab::has_privileges().map_err(text)? {
+        results.note("not measured, it needs root");
+        return Ok(results);
+    }
+    let (rounds, window) = if effort.quick { (1, 300) } else { (7, 3000) };
+    let window = Duration::from_millis(window);
+    let scratch = Scratch::new()?;
+    let mut line = Line::new([LinkConfig::port(), LinkConfig::port()], false)?;
+    let (mut instance, socket) = start(&line, &scratch)?;
+    let payload = udp(1, 2, &[0; 18]);
+    let frames = [frame(ethernet(ROUTERS[0], HOSTS[0], 0x0800), &ipv4(ADDRESSES[0], ADDRESSES[1], 17, &payload))];
+    let (mut losses, mut lost, mut traced, mut rates) = (Vec::new(), Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    for _ in 0..rounds {
+        let alone = line.forward(&frames, window)?;
+        let watchers = Watchers::start(&line.system, METRICS, WEB)?;
+        let mut client = Client::connect(socket.as_ref()).map_err(text)?;
+        watchers::trace(&mut client, TRACED)?;
+        let watched = line.forward(&frames, window)?;
+        traced.push(watchers::traced(&mut client, TRACED)?);
+        watchers.stop()?;
+        let rate = |counted: &Counted| counted.arrived as f64 / counted.seconds / 1e6;
+        losses.push(100.0 * (1.0 - rate(&watched) / rate(&alone)));
+        lost.push((watched.sent - watched.arrived) as f64);
+        rates[0].push(rate(&alone));
+        rates[1].push(rate(&watched));
+        if let Some(status) = instance.ended().map_err(text)? {
+            return Err(format!("the switch has ended: {status}"));
+        }
+    }
+    let [alone, watched] = rates;
+    results.add(CASE, "nobody looks", "mpps", "million packets/s", alone);
+    results.add(CASE, SYSTEM, "mpps", "million packets/s", watched);
+    results.add(CASE, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", losses);
+    results.add(CASE, SYSTEM, "packets_lost", "of those sent in a window", lost);
+    results.add(CASE, SYSTEM, "packets_traced", "in a window", traced);
+    Ok(results)
+}
+
+/// The L3 switch between source and sink, and its control socket.
+fn start(line: &Line, scratch: &Scratch) -> Result<(Running, String), String> {
+    let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
+    let config = scratch.write("eyes.toml", &configuration())?;
+    let socket = scratch.0.join("eyes.sock").display().to_string();
+    let (metrics, web) = (METRICS.to_string(), WEB.to_string());
+    let ways = ["run", "l3switch", "-c", &config, "--socket", &socket, "--metrics", &metrics, "--web", &web];
+    let mut instance = line.system.command(&program).args(ways).spawn().map_err(text)?;
+    instance.wait_for_text("running on 2 ports", Duration::from_secs(60)).map_err(text)?;
+    Ok((instance, socket))
+}
+
+fn configuration() -> String {
+    let mac = |address: u64| {
+        let bytes = &address.to_be_bytes()[2..];
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    };
+    let ([near, far], [_, host]) = (ROUTERS.map(mac), HOSTS.map(mac));
+    format!(
+        "[ports]
+p1 = {{ number = 1, device = \"xdp:{}\" }}
+p2 = {{ number = 2, device = \"xdp:{}\" }}
+[tables.l3_switch]
+domains = {{ p1 = 1, p2 = 2 }}
+mac_addrs = {{ p1 = \"{near}\", p2 = \"{far}\" }}
+[tables.l2_bridge]
+members = {{ 1 = [\"p1\"], 2 = [\"p2\"] }}
+[[tables.l2_bridge.stations]]
+key = {{ domain = 2, mac = \"{host}\" }}
+value = {{ port = \"p2\", heard = 0 }}
+[tables.l3_forward]
+fib = {{ \"10.0.1.0/24\" = 1, \"10.0.2.0/24\" = 2 }}
+[tables.l3_forward.next_hops]
+1 = {{ domain = 1, gateway = \"0.0.0.0\", src = \"{near}\" }}
+2 = {{ domain = 2, gateway = \"0.0.0.0\", src = \"{far}\" }}
+[tables.l3_forward.neighbours]
+\"10.0.2.13\" = {{ mac = \"{host}\", heard = 0 }}
+",
+        PORTS[0], PORTS[1]
+    )
+}
