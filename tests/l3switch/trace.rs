@@ -31,7 +31,6 @@ fn traces(switch: &Switch) -> Vec<Json> {
     loop {
         let found = switch.ask_json(&["trace", "show"]);
         if found["wanted"] == 0 {
-            assert_eq!(found["missed"], 0);
             return found["traces"].as_array().unwrap().clone();
         }
         assert!(Instant::now() < end, "{found}");

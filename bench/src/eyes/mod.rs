@@ -50,7 +50,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         let mut client = Client::connect(socket.as_ref()).map_err(text)?;
         watchers::trace(&mut client, TRACED)?;
         let watched = line.forward(&frames, window)?;
-        traced.push(watchers::traced(&mut client, TRACED)?);
+        traced.push(watchers::traced(&mut client)?);
         watchers.stop()?;
         let rate = |counted: &Counted| counted.arrived as f64 / counted.seconds / 1e6;
         losses.push(100.0 * (1.0 - rate(&watched) / rate(&alone)));

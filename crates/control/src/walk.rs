@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use baker::ir::interp::{End, Walk, WalkStep};
+use baker::ir::interp::{End, RunError, Walk, WalkStep};
 use baker::ir::{BitRange, Field, Layout, PpfId, Program, TableEntry, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -201,7 +201,7 @@ impl Namer<'_> {
         }
         let unknown = |why| Step { packet: 0, what: What::Unknown { why } };
         steps.extend(walk.is_cut.then(|| unknown("it does more than is noted of one packet".into())));
-        steps.extend(walk.failed.iter().map(|error| unknown(error.to_string())));
+        steps.extend(walk.failed.iter().map(|error| unknown(why(error))));
         steps
     }
 
@@ -306,6 +306,14 @@ impl Namer<'_> {
             Target::Host => "host".into(),
             Target::Ppf(ppf) => self.program.ppfs[ppf.0 as usize].name.clone(),
         }
+    }
+}
+
+/// Why a walk has ended early.
+fn why(error: &RunError) -> String {
+    match error {
+        RunError::NoExterns { ppf } => format!("{ppf} calls a function of a controller, which a trace does not"),
+        error => error.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Copies of packets as they come in, for somebody who asks what becomes of them. A worker looks once per batch whether
-//! any are wanted. Only for those it allocates, and it never waits: what nobody takes in time is missed, and counted.
+//! any are wanted. Only for those it allocates, and it never waits: no more are wanted than may wait.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -29,7 +29,6 @@ pub struct Capture {
     wanted: AtomicU32,
     /// Of this port, or of [`ANY`].
     port: AtomicU16,
-    missed: AtomicU64,
     sender: SyncSender<Captured>,
     receiver: Mutex<Receiver<Captured>>,
 }
@@ -37,30 +36,24 @@ pub struct Capture {
 impl Default for Capture {
     fn default() -> Self {
         let (sender, receiver) = sync_channel(WAITING);
-        Capture {
-            wanted: AtomicU32::new(0),
-            port: AtomicU16::new(ANY),
-            missed: AtomicU64::new(0),
-            sender,
-            receiver: Mutex::new(receiver),
-        }
+        Capture { wanted: AtomicU32::new(0), port: AtomicU16::new(ANY), sender, receiver: Mutex::new(receiver) }
     }
 }
 
 impl Capture {
-    /// From now on so many packets are wanted, of a port or of all. Those that wait already are forgotten.
-    pub fn ask(&self, packets: u32, port: Option<u8>) {
-        self.wanted.store(0, Ordering::Relaxed);
+    /// From now on packets of a port are wanted, or of all: see [`Capture::go_on`]. Those that wait already are
+    /// forgotten.
+    pub fn begin(&self, port: Option<u8>, packets: u32) {
+        self.end();
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         while receiver.try_recv().is_ok() {}
         self.port.store(port.map_or(ANY, u16::from), Ordering::Relaxed);
-        self.missed.store(0, Ordering::Relaxed);
-        self.wanted.store(packets, Ordering::Relaxed);
+        self.go_on(packets);
     }
 
-    /// As many more are wanted as may wait: for who looks at packets to find some.
-    pub fn go_on(&self) {
-        self.wanted.store(WAITING as u32, Ordering::Relaxed);
+    /// So many packets are wanted from now on, or as many as may wait. Nothing waits now.
+    pub fn go_on(&self, packets: u32) {
+        self.wanted.store(packets.min(WAITING as u32), Ordering::Relaxed);
     }
 
     /// No more are wanted.
@@ -82,20 +75,13 @@ impl Capture {
         if !is_wanted || self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
             return;
         }
-        let captured = Captured { port, at, packet: packet.to_vec() };
-        if self.sender.try_send(captured).is_err() {
-            self.missed.fetch_add(1, Ordering::Relaxed);
-        }
+        // Where there is no room this one was wanted before those were forgotten that wait.
+        let _ = self.sender.try_send(Captured { port, at, packet: packet.to_vec() });
     }
 
     /// The next one, if it comes in this time.
     pub fn take(&self, patience: Duration) -> Option<Captured> {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience).ok()
-    }
-
-    /// Packets that were wanted, but could not wait.
-    pub fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
     }
 }
 
@@ -108,17 +94,20 @@ mod tests {
         let capture = Capture::default();
         let now = SystemTime::now();
         capture.offer(1, now, b"unasked");
-        capture.ask(2, Some(3));
+        capture.begin(Some(3), 2);
         for (port, packet) in [(1, &b"other"[..]), (3, b"one"), (3, b"two"), (3, b"three")] {
             capture.offer(port, now, packet);
         }
-        let taken = std::iter::from_fn(|| capture.take(Duration::ZERO)).map(|own| (own.port, own.packet));
-        assert_eq!(taken.collect::<Vec<_>>(), [(3, b"one".to_vec()), (3, b"two".to_vec())]);
+        let taken = || std::iter::from_fn(|| capture.take(Duration::ZERO)).map(|own| (own.port, own.packet));
+        assert_eq!(taken().collect::<Vec<_>>(), [(3, b"one".to_vec()), (3, b"two".to_vec())]);
         assert!(!capture.is_wanted());
-        capture.ask(1000, None);
+        capture.begin(None, 1000);
         (0..1000).for_each(|_| capture.offer(9, now, b"many"));
-        assert_eq!((capture.missed(), capture.is_wanted()), (1000 - WAITING as u64, false));
-        capture.ask(1, None);
-        assert_eq!((capture.take(Duration::ZERO), capture.missed()), (None, 0));
+        assert!(!capture.is_wanted());
+        assert_eq!(taken().count(), WAITING);
+        capture.go_on(1);
+        capture.offer(9, now, b"more");
+        capture.begin(None, 1);
+        assert_eq!(capture.take(Duration::ZERO), None);
     }
 }

@@ -311,7 +311,9 @@ async fn delete_entry(State(api): State<Api>, asker: Asker, Path((table, key)): 
 }
 
 /// Packets that were traced, with their ways, as `millrace trace show --json`
-#[utoipa::path(get, path = "/api/v1/traces", tag = "reading", responses(
+///
+/// It takes the token, for packets have what hosts say to each other.
+#[utoipa::path(get, path = "/api/v1/traces", tag = "changing", security(("token" = [])), responses(
     (status = 200, description = "The answer", body = Traces), (status = "default", description = "Why not", body = Refusal)
 ))]
 async fn traces(State(api): State<Api>, asker: Asker) -> Response {

@@ -172,7 +172,7 @@ impl Service {
         })
     }
 
-    /// Whether a request changes anything. One that can't be done does not.
+    /// Whether a request changes anything, or shows packets. One that can't be done does not.
     pub fn changes(&self, request: &Request) -> bool {
         match request {
             Request::Query { controller, query, .. } => {
@@ -180,9 +180,9 @@ impl Service {
             }
             Request::TableSet { .. } | Request::TableLoad { .. } | Request::TableDel { .. } => true,
             Request::Reload | Request::Stop => true,
-            Request::TraceAdd { .. } | Request::TraceStop => true,
+            // What hosts send to each other is not for everybody who may see how much it is.
+            Request::TraceAdd { .. } | Request::TraceShow | Request::TraceStop => true,
             Request::Status | Request::Counters | Request::Graph | Request::Tables | Request::Queries => false,
-            Request::TraceShow => false,
             Request::TableGet { .. } | Request::TableDump { .. } | Request::TableFind { .. } => false,
         }
     }

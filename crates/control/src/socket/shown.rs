@@ -56,7 +56,7 @@ impl Shown {
 
     /// What takes packets through the program, with its tables.
     pub(super) fn walker(&self) -> Walker {
-        Walker { machine: Machine::new(self.program.clone()), source: Arc::new(self.counted.clone()) }
+        Walker { machine: Machine::for_walks(self.program.clone()), source: Arc::new(self.counted.clone()) }
     }
 
     /// What a packet does that comes in on a port, with the tables as they are now; and why it is dropped, if it is.

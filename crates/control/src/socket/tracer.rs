@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use dataplane::xdp::Front;
 use dataplane::{Capture, Captured};
@@ -22,9 +22,11 @@ use crate::walk::Step;
 /// Packets that one request may ask for.
 pub const MAX_TRACES: u32 = 1000;
 /// Steps of all traces that are kept. The oldest traces go first.
-const MAX_STEPS: usize = 200_000;
+const MAX_STEPS: usize = 100_000;
 /// Bytes of a packet that are kept.
 const MAX_BYTES: usize = 2048;
+/// How long packets are waited for.
+const LONGEST: Duration = Duration::from_secs(600);
 /// Between two looks whether more are wanted.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -55,8 +57,6 @@ pub struct Trace {
 pub struct Traces {
     /// Packets that are still waited for.
     pub wanted: u32,
-    /// Packets that could not be copied in time, so that it is not known what became of them.
-    pub missed: u64,
     /// What became of those that came.
     pub traces: Vec<Trace>,
 }
@@ -75,9 +75,9 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether packets have to be looked at to find those that are wanted.
-    fn selects(&self) -> bool {
-        self.drops_only || !self.conditions.is_empty()
+    /// How many packets to look at next, where so many are still to be found.
+    fn looked_at(&self, missing: u32) -> u32 {
+        if self.drops_only || !self.conditions.is_empty() { u32::MAX } else { missing }
     }
 }
 
@@ -118,14 +118,12 @@ impl Tracer {
             *state = State { request: state.request + 1, wanted: wanted.packets, ..State::default() };
             state.request
         };
-        self.capture.ask(wanted.packets, wanted.port);
-        if wanted.selects() {
-            self.capture.go_on();
-        }
+        self.capture.begin(wanted.port, wanted.looked_at(wanted.packets));
         let (capture, overview, stop) = (self.capture.clone(), self.overview.clone(), self.stop.clone());
         let state = self.state.clone();
         let run = move || run(&capture, &overview, &stop, (&state, request), &wanted);
-        thread::Builder::new().name("trace".into()).spawn(run).map(drop)
+        let started = thread::Builder::new().name("trace".into()).spawn(run);
+        started.map(drop).inspect_err(|_| self.end())
     }
 
     /// Traces no more packets.
@@ -138,7 +136,7 @@ impl Tracer {
     /// What was traced.
     pub fn traces(&self) -> Traces {
         let state = lock(&self.state);
-        Traces { wanted: state.wanted, missed: self.capture.missed(), traces: state.traces.iter().cloned().collect() }
+        Traces { wanted: state.wanted, traces: state.traces.iter().cloned().collect() }
     }
 }
 
@@ -152,6 +150,7 @@ fn run(
 ) {
     dataplane::give_way();
     let mut walker: Option<(Arc<Shown>, Walker, Option<Front>)> = None;
+    let end = Instant::now() + LONGEST;
     loop {
         if stop.load(Ordering::Relaxed) || lock(state).request != request {
             return;
@@ -168,10 +167,13 @@ fn run(
         let Some((_, walker, front)) = &walker else { continue };
         front.iter().for_each(|front| front.offer(capture));
         let Some(captured) = capture.take(LOOK) else {
-            // However many packets there are, so many are looked at and no more, so that workers hardly feel it.
-            if wanted.selects() {
-                capture.go_on();
+            // However many packets there are, no more are looked at than may wait in this time, so that workers hardly
+            // feel it.
+            let missing = lock(state).wanted;
+            if missing == 0 || Instant::now() >= end {
+                break;
             }
+            capture.go_on(wanted.looked_at(missing));
             continue;
         };
         if !shown.all_hold(&wanted.conditions, &captured.packet) {
@@ -187,9 +189,13 @@ fn run(
         }
         state.keep(trace);
         if state.wanted == 0 {
-            capture.end();
-            return;
+            break;
         }
+    }
+    let mut state = lock(state);
+    if state.request == request {
+        state.wanted = 0;
+        capture.end();
     }
 }
 

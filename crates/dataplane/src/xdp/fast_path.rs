@@ -118,6 +118,8 @@ struct State {
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
+    /// Which program was put in front last, counted.
+    front: u64,
     /// Numbers of ports by the indexes of their interfaces.
     numbers: Vec<(u32, u8)>,
     /// By worker, once a program has a use for them; for all programs after it, too.
@@ -164,6 +166,7 @@ impl FastPath {
             part,
             grace: None,
             links: Vec::new(),
+            front: 0,
             numbers: Vec::new(),
             rings: Vec::new(),
             previous: None,
@@ -381,20 +384,21 @@ impl FastPath {
         self.lock().numbers.iter().find(|(own, _)| *own == interface).map(|(_, number)| *number)
     }
 
-    /// Puts a program, which is made for that, in front of the one that runs.
-    pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<()> {
-        let state = self.lock();
-        match state.grace {
-            Some(_) => Self::put(&state, &make(&state.part.loaded)?),
-            // It does not run, or not yet.
-            None => Ok(()),
+    /// Puts a program, which is made for that, in front of the one that runs, in place of one that is there; its number.
+    pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<u64> {
+        let mut state = self.lock();
+        state.front += 1;
+        // Otherwise it does not run, or not yet.
+        if state.grace.is_some() {
+            Self::put(&state, &make(&state.part.loaded)?)?;
         }
+        Ok(state.front)
     }
 
-    /// Takes away what was put there.
-    pub(super) fn take_front(&self) {
+    /// Takes away what was put there with this number, unless another one has come since.
+    pub(super) fn take_front(&self, number: u64) {
         let state = self.lock();
-        if state.grace.is_some() {
+        if state.grace.is_some() && state.front == number {
             // Where a link cannot be changed its interface is gone.
             let _ = Self::put(&state, state.part.loaded.program());
         }

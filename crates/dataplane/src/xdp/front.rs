@@ -113,6 +113,7 @@ fn load(loaded: &Loaded, ring: &TapRing) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub struct Front {
     path: Weak<FastPath>,
+    number: u64,
     ring: TapRing,
 }
 
@@ -120,8 +121,8 @@ impl Front {
     /// In front of what runs at the ports.
     pub fn put(path: &Arc<FastPath>) -> io::Result<Front> {
         let ring = TapRing::with_bytes(RING, "millrace_trace")?;
-        path.put_in_front(|loaded| load(loaded, &ring))?;
-        Ok(Front { path: Arc::downgrade(path), ring })
+        let number = path.put_in_front(|loaded| load(loaded, &ring))?;
+        Ok(Front { path: Arc::downgrade(path), number, ring })
     }
 
     /// Offers what has been copied. What is behind the copied bytes counts as zeros.
@@ -147,7 +148,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         if let Some(path) = self.path.upgrade() {
-            path.take_front();
+            path.take_front(self.number);
         }
     }
 }

@@ -112,17 +112,10 @@ fn show(found: &Traces, json: bool) {
     for trace in &found.traces {
         print(format_args!("{}\n", text(trace)));
     }
-    let mut rest = Vec::new();
-    if found.wanted > 0 {
-        rest.push(format!("{} more are waited for", found.wanted));
-    }
-    if found.missed > 0 {
-        rest.push(format!("{} came too fast to be copied", found.missed));
-    }
-    match (found.traces.len(), rest.join(", ")) {
-        (0, rest) if rest.is_empty() => say!("no packets were traced; `millrace trace add 10` traces some"),
-        (_, rest) if rest.is_empty() => {}
-        (count, rest) => say!("{count} traced; {rest}"),
+    match (found.traces.len(), found.wanted) {
+        (0, 0) => say!("no packets were traced; `millrace trace add 10` traces some"),
+        (_, 0) => {}
+        (count, wanted) => say!("{count} traced; {wanted} more are waited for"),
     }
 }
 

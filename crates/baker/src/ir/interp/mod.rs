@@ -29,7 +29,7 @@ use self::tables::Store;
 use super::arith::mask;
 use super::verify::verify;
 use super::{
-    ChannelId, CounterSlots, DropId, ExternId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore,
+    ChannelId, CounterSlots, DropId, ExternId, Program, ProtocolId, Table, TableEntry, TableError, TableId, TableStore,
     TimerId,
 };
 
@@ -145,7 +145,10 @@ impl Machine {
     /// # Panics
     /// Where [`verify`] refuses the program: a fault of the compiler, not of its source.
     pub fn new(program: impl Into<Arc<Program>>) -> Machine {
-        let program = program.into();
+        Self::with_stores(program.into(), Store::new)
+    }
+
+    fn with_stores(program: Arc<Program>, store: impl Fn(&Program, &Table) -> Store) -> Machine {
         if let Err(errors) = verify(&program) {
             let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
             panic!("internal error: the program does not verify:\n{}", text.join("\n"));
@@ -155,7 +158,7 @@ impl Machine {
         Machine {
             layout: FrameLayout { headroom, frame_size: (headroom + 1792).next_power_of_two() },
             counters: vec![0; slots.len()],
-            tables: program.tables.iter().map(|table| Store::new(&program, table)).collect(),
+            tables: program.tables.iter().map(|table| store(&program, table)).collect(),
             holds: program.tables.iter().map(hold::Held::new).collect(),
             slots,
             program,

@@ -49,6 +49,16 @@ enum Index {
 
 impl Store {
     pub fn new(program: &Program, table: &Table) -> Store {
+        Self::of_kind(program, table, table.kind)
+    }
+
+    /// One in which an array has only the entries that are set, and takes no memory for others.
+    pub fn sparse(program: &Program, table: &Table) -> Store {
+        let kind = if table.kind == TableKind::Array { TableKind::Hash } else { table.kind };
+        Self::of_kind(program, table, kind)
+    }
+
+    fn of_kind(program: &Program, table: &Table, kind: TableKind) -> Store {
         let widths = |layout: u32| program.layouts[layout as usize].fields.iter().map(|f| f.width).collect::<Vec<_>>();
         let value_widths = widths(table.value.0);
         let capacity = table.capacity as usize;
@@ -56,7 +66,7 @@ impl Store {
         if let Some(MeterRate { rate, burst }) = table.meter {
             first[..2].copy_from_slice(&[rate.into(), burst.into()]);
         }
-        let (index, values) = match table.kind {
+        let (index, values) = match kind {
             TableKind::Array => (Index::Array, first.repeat(capacity)),
             TableKind::Hash => (Index::Hash { slots: HashMap::new(), removed: Vec::new() }, Vec::new()),
             TableKind::Lpm => {
@@ -115,11 +125,6 @@ impl Store {
     /// The fields of an entry that the control plane sees.
     pub fn shown_values(&self, slot: u32) -> Option<Vec<u128>> {
         (0..self.shown as u32).map(|field| self.load(slot, field)).collect()
-    }
-
-    /// Whether it is an array.
-    pub fn is_array(&self) -> bool {
-        matches!(self.index, Index::Array)
     }
 
     /// The prefix length of a whole key, in a table of prefixes.

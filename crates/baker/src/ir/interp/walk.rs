@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use super::exec::entry_of;
+use super::tables::Store;
 use super::{End, Machine, RunError};
 use crate::ir::{BitRange, Body};
-use crate::ir::{ChannelId, CounterId, DropId, Inst, MetaId, Op, PpfId, ProtocolId, TableId, Target, Ty, Value};
+use crate::ir::{
+    ChannelId, CounterId, DropId, Inst, MetaId, Op, PpfId, Program, ProtocolId, TableId, Target, Ty, Value,
+};
 
 /// Steps that are noted of one packet at most: what a program has bounds, but loops over long packets are long.
 const MOST: usize = 4096;
@@ -182,8 +185,16 @@ pub(super) struct Walking {
 }
 
 impl Machine {
+    /// For walks with tables that are elsewhere: it has none of its own, and so takes little memory.
+    ///
+    /// # Panics
+    /// As [`Machine::new`].
+    pub fn for_walks(program: impl Into<Arc<Program>>) -> Machine {
+        Self::with_stores(program.into(), Store::sparse)
+    }
+
     /// Hands a packet to a channel as [`Machine::inject`] does, and notes each step. Entries that are not in the
-    /// machine's own tables are those of `source`.
+    /// machine's own tables are those of `source`, for which it is one [for walks](Machine::for_walks).
     pub fn walk(
         &mut self,
         channel: ChannelId,
@@ -228,7 +239,7 @@ impl Machine {
     pub(super) fn fetch(&mut self, table: TableId, key: &[u128]) {
         let Some(source) = self.walking.as_ref().and_then(|own| own.source.clone()) else { return };
         let store = &mut self.tables[table.0 as usize];
-        if !store.is_array() && store.lookup(key).is_some() {
+        if store.lookup(key).is_some() {
             return;
         }
         let Some(value) = source.find(table, key) else { return };
