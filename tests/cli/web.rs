@@ -193,6 +193,7 @@ fn answers_are_as_they_are_described() {
     let body = |path: &str, method: &str| match (path, method) {
         (path, "put") if path.ends_with("/{key}") => json!({ "value": 1 }),
         (path, "post") if path.ends_with("/entries") => json!([{ "key": "10.9.0.0/16", "value": 1 }]),
+        (path, "post") if path.ends_with("/traces") => json!({ "packets": 3, "where": ["ipv4.ttl=1"] }),
         _ => Json::Null,
     };
     let mut checked = 0;
@@ -231,7 +232,7 @@ fn answers_are_as_they_are_described() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 16);
+    assert_eq!(checked, 19);
     assert_eq!(instance.end().status, Some(0));
 }
 
