@@ -384,7 +384,7 @@ impl FastPath {
         self.lock().numbers.iter().find(|(own, _)| *own == interface).map(|(_, number)| *number)
     }
 
-    /// Puts a program, which is made for that, in front of the one that runs, in place of one that is there; its number.
+    /// Puts a program that is made for it in front of the one that runs, in place of one that is there; its number.
     pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<u64> {
         let mut state = self.lock();
         state.front += 1;
