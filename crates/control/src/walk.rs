@@ -168,11 +168,9 @@ impl Namer<'_> {
         let mut seen: HashSet<(u32, String, String)> = HashSet::new();
         let (mut resumed, mut channel) = (None, None);
         for step in &walk.steps {
+            headers.follow(step);
             match step {
-                WalkStep::Resumed(ppf) => {
-                    resumed = Some(*ppf);
-                    continue;
-                }
+                WalkStep::Resumed(ppf) => resumed = Some(*ppf),
                 WalkStep::Put { packet, channel: by, bytes } => {
                     let by = &program.channels[by.0 as usize];
                     if let Target::Ppf(ppf) = by.target {
@@ -182,12 +180,10 @@ impl Namer<'_> {
                     } else {
                         channel = Some(by.name.clone());
                     }
-                    continue;
                 }
                 _ => {}
             }
-            headers.follow(step);
-            let (packet, what) = self.named(step, &headers, &mut channel);
+            let Some((packet, what)) = self.named(step, &headers, &mut channel) else { continue };
             if let What::Field { name, value, written } = &what {
                 let is_new = seen.insert((packet, name.clone(), value.clone()));
                 if !is_new && !written {
@@ -211,14 +207,15 @@ impl Namer<'_> {
         What::Enter { ppf, channel: channel.cloned(), engine, bytes }
     }
 
-    fn named(&self, step: &WalkStep, headers: &Headers, channel: &mut Option<String>) -> (u32, What) {
+    /// A step with its packet; what only says where packets go is none.
+    fn named(&self, step: &WalkStep, headers: &Headers, channel: &mut Option<String>) -> Option<(u32, What)> {
         let program = self.program;
         let table = |table: &baker::ir::TableId| program.tables[table.0 as usize].name.clone();
         let key = |table: &baker::ir::TableId, key: &[u128]| {
             let entry = TableEntry { key: key.to_vec(), prefix_len: None, value: Vec::new() };
             self.notation.show_key(*table, &entry)
         };
-        match step {
+        Some(match step {
             WalkStep::Field { packet, protocol, field, value, written } => {
                 let protocol = &program.protocols[protocol.0 as usize];
                 let field = &protocol.fields[*field];
@@ -283,9 +280,8 @@ impl Namer<'_> {
                 };
                 (*packet, What::Left { channel: channel.take(), to })
             }
-            WalkStep::Put { packet, .. } => (*packet, What::Unknown { why: "put".into() }),
-            WalkStep::Resumed(_) => (0, What::Unknown { why: "resumed".into() }),
-        }
+            WalkStep::Put { .. } | WalkStep::Resumed(_) => return None,
+        })
     }
 
     /// The field that is at a place of the packet as it came in.
