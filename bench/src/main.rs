@@ -117,6 +117,11 @@ fn received(namespace: &lab::Namespace) -> Result<u64, String> {
     packets.ok_or_else(|| "the sink has no eth0".to_owned())
 }
 
+/// The path of the `millrace` that was built beside this program.
+fn millrace_beside() -> Result<String, String> {
+    Ok(std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string())
+}
+
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -6,11 +6,11 @@ mod watchers;
 use std::time::Duration;
 
 use control::socket::Client;
-use lab::{LinkConfig, Running};
+use lab::{LinkConfig, Running, mac_text};
 
 use crate::frames::{ethernet, frame, ipv4, udp};
 use crate::results::Results;
-use crate::veth::PORTS;
+use crate::veth::{PORTS, bytes};
 use crate::web::line::Scratch;
 use crate::xdp::line::{Counted, Line};
 use crate::{Effort, text};
@@ -72,7 +72,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
 
 /// The L3 switch between source and sink, and its control socket.
 fn start(line: &Line, scratch: &Scratch) -> Result<(Running, String), String> {
-    let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
+    let program = crate::millrace_beside()?;
     let config = scratch.write("eyes.toml", &configuration())?;
     let socket = scratch.0.join("eyes.sock").display().to_string();
     let (metrics, web) = (METRICS.to_string(), WEB.to_string());
@@ -83,10 +83,7 @@ fn start(line: &Line, scratch: &Scratch) -> Result<(Running, String), String> {
 }
 
 fn configuration() -> String {
-    let mac = |address: u64| {
-        let bytes = &address.to_be_bytes()[2..];
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
-    };
+    let mac = |address: u64| mac_text(bytes(address));
     let ([near, far], [_, host]) = (ROUTERS.map(mac), HOSTS.map(mac));
     format!(
         "[ports]

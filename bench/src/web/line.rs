@@ -90,7 +90,7 @@ impl Line {
 
 /// The command that runs Millrace.
 fn millrace(application: &str, config: &str) -> Result<Vec<String>, String> {
-    let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
+    let program = crate::millrace_beside()?;
     let arguments = ["run", application, "-c", config, "--no-socket"];
     Ok(std::iter::once(program.as_str()).chain(arguments).map(str::to_owned).collect())
 }

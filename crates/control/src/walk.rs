@@ -136,8 +136,6 @@ pub struct Namer<'n> {
     pub notation: &'n Notation,
     /// What runs a PPF, if that is known.
     pub engine: &'n dyn Fn(&str) -> Option<String>,
-    /// Names of ports.
-    pub port: &'n dyn Fn(u8) -> String,
 }
 
 /// Names of bytes of a packet by the headers that it came in with.
@@ -235,7 +233,7 @@ impl Namer<'_> {
             WalkStep::Meta { packet, field, value, written } => {
                 let field = &program.metadata[field.0 as usize];
                 let value = match field.name.as_str() {
-                    "rx.port" | "tx.port" => (self.port)(*value as u8),
+                    "rx.port" | "tx.port" => self.notation.ports().shown(*value as u8),
                     _ => address(field.width, &field.type_name, *value).unwrap_or_else(|| value.to_string()),
                 };
                 (*packet, What::Field { name: field.name.clone(), value, written: *written })
@@ -274,7 +272,7 @@ impl Namer<'_> {
             }
             WalkStep::Left { packet, end, port } => {
                 let to = match end {
-                    End::Tx => format!("port {}", (self.port)(*port)),
+                    End::Tx => format!("port {}", self.notation.ports().shown(*port)),
                     End::Host => "host".into(),
                     End::Controller(channel) => self.target(channel.0 as usize),
                 };

@@ -172,7 +172,7 @@ impl Millrace {
         std::fs::create_dir_all(&folder).map_err(text)?;
         let config = folder.join("media.toml");
         std::fs::write(&config, configuration() + more).map_err(text)?;
-        let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
+        let program = crate::millrace_beside()?;
         let (cpu, policy) = (cpu(by_turns).to_string(), if by_turns { "--batch" } else { "--other" });
         let command = network.proxy.command("chrt").args([policy, "0", "taskset", "-c", &cpu]);
         let command = command.args([&program, "run", "media"]);

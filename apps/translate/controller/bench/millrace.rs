@@ -61,7 +61,7 @@ impl Millrace {
             own = own.replace("count = 131072", &format!("count = {}", start.frames));
         }
         std::fs::write(&config, own).map_err(text)?;
-        let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();
+        let program = crate::millrace_beside()?;
         let command = match start.cpu {
             // Both are replaced by what they run.
             Some(cpu) => host.command("chrt").args(["--batch", "0", "taskset", "-c", &cpu.to_string(), &program]),

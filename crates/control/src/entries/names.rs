@@ -12,11 +12,6 @@ impl PortNames {
         PortNames(ports.iter().map(|port| (port.spec.name.clone(), port.number)).collect())
     }
 
-    /// These names, with their numbers.
-    pub fn of(names: impl IntoIterator<Item = (String, u8)>) -> Self {
-        PortNames(names.into_iter().collect())
-    }
-
     /// The number of a port.
     pub fn number(&self, name: &str) -> Option<u8> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
@@ -25,6 +20,11 @@ impl PortNames {
     /// The name of a port.
     pub fn name(&self, number: u8) -> Option<&str> {
         self.0.iter().find(|(_, known)| *known == number).map(|(name, _)| name.as_str())
+    }
+
+    /// The name of a port, or its number where it has none.
+    pub fn shown(&self, number: u8) -> String {
+        self.name(number).map_or_else(|| number.to_string(), str::to_owned)
     }
 
     /// Adds one whose name and number are new.

@@ -65,15 +65,14 @@ impl Shown {
         machine.set_now(dataplane::monotonic_ns());
         let walk = machine.walk(Program::RX, packet, &[port.into()], Some(walker.source.clone()));
         let engine = |ppf: &str| self.graph.nodes.iter().find(|node| node.name == ppf)?.engine.clone();
-        let port = |number: u8| self.port(number);
-        let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine, port: &port };
+        let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine };
         let reason = walk.drop_reason().map(|reason| self.program.drop_reasons[reason.0 as usize].name.clone());
         (namer.steps(packet, &walk), reason)
     }
 
     /// The name of a port.
     pub(super) fn port(&self, number: u8) -> String {
-        self.notation.ports().name(number).map_or_else(|| number.to_string(), str::to_owned)
+        self.notation.ports().shown(number)
     }
 
     /// The number of a port.

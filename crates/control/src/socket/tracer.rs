@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use dataplane::Captured;
 use dataplane::xdp::Front;
-use dataplane::{Capture, Captured};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -84,7 +84,6 @@ impl Wanted {
 /// Traces packets for who asks.
 #[derive(Debug)]
 pub(super) struct Tracer {
-    capture: Arc<Capture>,
     overview: Arc<Overview>,
     stop: Arc<AtomicBool>,
     state: Arc<Mutex<State>>,
@@ -107,8 +106,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl Tracer {
     /// Of an instance, until `stop` is set.
     pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>) -> Tracer {
-        let capture = overview.capture().clone();
-        Tracer { capture, overview, stop, state: Arc::default() }
+        Tracer { overview, stop, state: Arc::default() }
     }
 
     /// Traces packets from now on, and forgets those that were traced before.
@@ -118,17 +116,16 @@ impl Tracer {
             *state = State { request: state.request + 1, wanted: wanted.packets, ..State::default() };
             state.request
         };
-        self.capture.begin(wanted.port, wanted.looked_at(wanted.packets));
-        let (capture, overview, stop) = (self.capture.clone(), self.overview.clone(), self.stop.clone());
-        let state = self.state.clone();
-        let run = move || run(&capture, &overview, &stop, (&state, request), &wanted);
+        self.overview.capture().begin(wanted.port, wanted.looked_at(wanted.packets));
+        let (overview, stop, state) = (self.overview.clone(), self.stop.clone(), self.state.clone());
+        let run = move || run(&overview, &stop, (&state, request), &wanted);
         let started = thread::Builder::new().name("trace".into()).spawn(run);
         started.map(drop).inspect_err(|_| self.end())
     }
 
     /// Traces no more packets.
     pub fn end(&self) {
-        self.capture.end();
+        self.overview.capture().end();
         let mut state = lock(&self.state);
         (state.request, state.wanted) = (state.request + 1, 0);
     }
@@ -141,13 +138,8 @@ impl Tracer {
 }
 
 /// Traces packets until there are enough, or others are asked for.
-fn run(
-    capture: &Capture,
-    overview: &Overview,
-    stop: &AtomicBool,
-    (state, request): (&Mutex<State>, u64),
-    wanted: &Wanted,
-) {
+fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>, u64), wanted: &Wanted) {
+    let capture = overview.capture();
     dataplane::give_way();
     let mut walker: Option<(Arc<Shown>, Walker, Option<Front>)> = None;
     let end = Instant::now() + LONGEST;

@@ -56,7 +56,7 @@ impl PcapOutput {
 }
 
 /// One line, with the cause that the crate's own text leaves out.
-fn describe(error: &PcapError) -> String {
+pub(super) fn describe(error: &PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),
         other => other.to_string(),

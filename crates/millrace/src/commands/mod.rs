@@ -19,7 +19,6 @@ pub mod man;
 pub mod metrics;
 pub mod packet_trace;
 mod packets;
-mod pcapng;
 pub mod reload;
 pub mod replay;
 pub mod report;

@@ -10,9 +10,8 @@ use cli::remote::{Remote, failed, print_json};
 use cli::say;
 use control::socket::{Request, Trace, Traces};
 use control::walk::lines;
+use dataplane::ports::{PcapngOutput, PcapngPacket};
 use jiff::Timestamp;
-
-use super::pcapng;
 
 /// Between two looks whether the packets have come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -120,7 +119,7 @@ fn show(found: &Traces, json: bool) {
 }
 
 /// A packet with its way.
-pub fn text(trace: &Trace) -> String {
+fn text(trace: &Trace) -> String {
     let Trace { number, at, port, bytes, headers, steps, .. } = trace;
     let at = Timestamp::from_nanosecond(i128::from(*at)).map(|at| format!(" {at:.6}")).unwrap_or_default();
     let mut out = String::new();
@@ -129,18 +128,28 @@ pub fn text(trace: &Trace) -> String {
     out + &lines(steps)
 }
 
-/// Writes the packets into a capture file.
+/// Writes the packets into a capture file, in which an interface is a port.
 fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
-    let packet = |trace: &Trace| pcapng::Packet {
-        at: Duration::from_nanos(trace.at),
-        port: trace.port.clone(),
-        length: trace.bytes as u32,
-        bytes: bytes(&trace.packet),
-        comment: lines(&trace.steps),
-    };
-    let packets: Vec<_> = found.traces.iter().map(packet).collect();
-    pcapng::write(path, &packets).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
-    say!("{}: {} packets", path.display(), packets.len());
+    let mut output = PcapngOutput::create(path).map_err(Failure::refused)?;
+    let mut ports: Vec<&str> = Vec::new();
+    for Trace { at, port, bytes: length, packet, steps, .. } in &found.traces {
+        let known = ports.iter().position(|own| own == port);
+        if known.is_none() {
+            output.interface(port).map_err(Failure::refused)?;
+            ports.push(port);
+        }
+        let packet = PcapngPacket {
+            interface: known.unwrap_or(ports.len() - 1) as u32,
+            time: Duration::from_nanos(*at),
+            is_sent: false,
+            length: *length as u32,
+            bytes: &bytes(packet),
+            comment: Some(&lines(steps)),
+        };
+        output.write(&packet).map_err(Failure::refused)?;
+    }
+    output.finish().map_err(Failure::refused)?;
+    say!("{}: {} packets", path.display(), found.traces.len());
     Ok(())
 }
 

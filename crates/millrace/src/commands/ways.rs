@@ -7,7 +7,7 @@ use baker::ir::interp::Machine;
 use cli::failure::Failure;
 use cli::output::print;
 use control::config::Config;
-use control::entries::{Notation, PortNames};
+use control::entries::Notation;
 use control::packet;
 use control::walk::{Namer, lines};
 use dataplane::ReplayInput;
@@ -22,10 +22,8 @@ pub fn show(program: &Arc<Program>, config: &Config, input: &mut ReplayInput<'_>
     let mut packets = CaptureInput::of(&name, content).map_err(|error| wrong(&error))?;
     let mut machine = Machine::new(program.clone());
     config.fill(program, &mut machine).map_err(Failure::refused)?;
-    let names = PortNames::of(config.ports.iter().map(|port| (port.name.clone(), port.number)));
-    let notation = Notation::new(program.clone(), names.clone());
-    let port_name = |number: u8| names.name(number).map_or_else(|| number.to_string(), str::to_owned);
-    let namer = Namer { program, notation: &notation, engine: &|_| None, port: &port_name };
+    let notation = Notation::new(program.clone(), config.port_names());
+    let namer = Namer { program, notation: &notation, engine: &|_| None };
     let (mut number, mut shown) = (0, 0);
     while shown < most
         && let Some(captured) = packets.next_packet()
@@ -37,7 +35,7 @@ pub fn show(program: &Arc<Program>, config: &Config, input: &mut ReplayInput<'_>
         shown += 1;
         machine.set_now(captured.time.as_nanos() as u64);
         let walk = machine.walk(Program::RX, captured.frame, &[port.into()], None);
-        let (port, bytes) = (port_name(port), captured.frame.len());
+        let (port, bytes) = (notation.ports().shown(port), captured.frame.len());
         let headers = packet::text(program, captured.frame);
         print(format_args!(
             "{number}: port {port}, {bytes} bytes\n  {headers}\n{}\n",

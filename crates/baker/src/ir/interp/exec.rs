@@ -154,7 +154,9 @@ impl Machine {
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
                     Fault::NoExterns => RunError::NoExterns { ppf: ppf() },
                 })?;
-                self.note_inst(body, &registers[call.base..], inst);
+                if self.walking.is_some() {
+                    self.note_inst(body, &registers[call.base..], inst);
+                }
             }
             if let Some(execution) = &mut self.execution {
                 execution.block(call.code, call.block, call.next);
@@ -177,11 +179,14 @@ impl Machine {
         }
     }
 
-    /// Takes the entry of the key that is in front of the arguments out of where a walk has its tables.
-    fn fetch_argument(&mut self, table: usize, fields: usize) {
+    /// Makes a key the arguments, with numbers behind it. Where a walk has its tables elsewhere, the key's entry is
+    /// taken out of them.
+    fn argue(&mut self, frame: &[u128], table: TableId, key: &[Value], behind: &[Value]) {
+        self.arguments.clear();
+        self.arguments.extend(key.iter().chain(behind).map(|value| frame[value.0 as usize]));
         if self.walking.is_some() {
-            let key = self.arguments[..fields].to_vec();
-            self.fetch(TableId(table as u32), &key);
+            let key = self.arguments[..key.len()].to_vec();
+            self.fetch(table, &key);
         }
     }
 
@@ -291,10 +296,8 @@ impl Machine {
             Op::HoldGet { table, key } => self.held(program, *table, get(*key) as u64) as u128,
 
             Op::Lookup { table, key } => {
-                let (table, key) = (table.0 as usize, key.iter().map(|v| get(*v)));
-                self.arguments.clear();
-                self.arguments.extend(key);
-                self.fetch_argument(table, self.arguments.len());
+                self.argue(frame, *table, key, &[]);
+                let table = table.0 as usize;
                 let found = self.tables[table].lookup(&self.arguments);
                 if let Some(execution) = &mut self.execution {
                     execution.looked_up(found.map(|(_, prefix)| prefix));
@@ -314,9 +317,7 @@ impl Machine {
             // Packets go through one after the other.
             Op::Lock { .. } | Op::Unlock { .. } | Op::Fence => return Ok(()),
             Op::Insert { table, key, value, new } => {
-                self.arguments.clear();
-                self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
-                self.fetch_argument(table.0 as usize, key.len());
+                self.argue(frame, *table, key, value);
                 let (key, value) = self.arguments.split_at(key.len());
                 let store = &mut self.tables[table.0 as usize];
                 let stays = *new && store.find(key, None).is_some();
@@ -327,22 +328,16 @@ impl Machine {
                 inserted as u128
             }
             Op::Remove { table, key } => {
-                self.arguments.clear();
-                self.arguments.extend(key.iter().map(|v| get(*v)));
-                self.fetch_argument(table.0 as usize, self.arguments.len());
+                self.argue(frame, *table, key, &[]);
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
             }
             Op::SetDeadline { table, key, at } => {
-                self.arguments.clear();
-                self.arguments.extend(key.iter().map(|v| get(*v)));
-                self.fetch_argument(table.0 as usize, self.arguments.len());
+                self.argue(frame, *table, key, &[]);
                 let at = deadline(get(*at) as u64, self.now);
                 self.tables[table.0 as usize].set_deadline(&self.arguments, at) as u128
             }
             Op::TakeDeadline { table, key } => {
-                self.arguments.clear();
-                self.arguments.extend(key.iter().map(|v| get(*v)));
-                self.fetch_argument(table.0 as usize, self.arguments.len());
+                self.argue(frame, *table, key, &[]);
                 self.tables[table.0 as usize].take_deadline(&self.arguments, self.now) as u128
             }
             Op::Extern { function, args } => {

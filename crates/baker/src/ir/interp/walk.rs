@@ -248,11 +248,8 @@ impl Machine {
         let _ = store.set(key, length, &value);
     }
 
-    /// Notes what an instruction has done. `frame` holds its operands, and its result.
+    /// Notes what an instruction has done, of the walk that is on the way. `frame` holds its operands, and its result.
     pub(super) fn note_inst(&mut self, body: &Body, frame: &[u128], inst: &Inst) {
-        if self.walking.is_none() {
-            return;
-        }
         let get = |value: Value| frame[value.0 as usize];
         let number = |value: Value| frame[value.0 as usize] as u32;
         let keys = |key: &[Value]| key.iter().map(|value| get(*value)).collect::<Vec<_>>();

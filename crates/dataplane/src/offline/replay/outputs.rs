@@ -1,22 +1,9 @@
 //! What leaves a program as capture files: one of all packets, and one for each port.
 
-use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use pcap_file::{DataLink, Endianness, PcapError};
-
-use crate::ports::{PcapOutput, PortError};
-
-/// Resolution of times: ten to the power of minus nine seconds.
-const NANOSECONDS: u8 = 9;
-/// In a packet's flags: the interface has sent it.
-const SENT: u32 = 2;
+use crate::ports::{PcapOutput, PcapngOutput, PcapngPacket, PortError};
 
 /// Where what leaves is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +44,7 @@ impl End {
 /// The files that are written to.
 pub(super) struct Outputs {
     pcap: Option<PcapOutput>,
-    pcapng: Option<PcapNg>,
+    pcapng: Option<PcapngOutput>,
     directory: Option<(PathBuf, Vec<(String, PcapOutput)>)>,
     /// Ends with the names of their interfaces and files.
     ends: Vec<(End, String)>,
@@ -70,7 +57,7 @@ impl Outputs {
         let is_pcapng = |path: &&Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("pcapng"));
         let mut outputs = Outputs {
             pcap: to.file.filter(|path| !is_pcapng(path)).map(PcapOutput::create).transpose()?,
-            pcapng: to.file.filter(is_pcapng).map(PcapNg::create).transpose()?,
+            pcapng: to.file.filter(is_pcapng).map(PcapngOutput::create).transpose()?,
             directory: None,
             ends: Vec::new(),
             ports: to.ports.to_vec(),
@@ -98,7 +85,9 @@ impl Outputs {
             pcap.write(time, packet)?;
         }
         if let Some(pcapng) = &mut self.pcapng {
-            pcapng.write(index as u32, time, packet)?;
+            let (interface, length) = (index as u32, packet.len() as u32);
+            let sent = PcapngPacket { interface, time, is_sent: true, length, bytes: packet, comment: None };
+            pcapng.write(&sent)?;
         }
         if let Some((_, files)) = &mut self.directory {
             files[index].1.write(time, packet)?;
@@ -130,62 +119,8 @@ impl Outputs {
     /// Writes out what is buffered.
     pub fn finish(self) -> Result<(), PortError> {
         self.pcap.map_or(Ok(()), PcapOutput::finish)?;
-        self.pcapng.map_or(Ok(()), PcapNg::finish)?;
+        self.pcapng.map_or(Ok(()), PcapngOutput::finish)?;
         let files = self.directory.into_iter().flat_map(|(_, files)| files);
         files.into_iter().try_for_each(|(_, file)| file.finish())
-    }
-}
-
-/// A pcapng file (draft-ietf-opsawg-pcapng).
-struct PcapNg {
-    path: PathBuf,
-    writer: PcapNgWriter<BufWriter<File>>,
-}
-
-impl PcapNg {
-    fn create(path: &Path) -> Result<Self, PortError> {
-        let failed =
-            |error: &dyn std::fmt::Display| PortError(format!("{}: cannot be written: {error}", path.display()));
-        let file = File::create(path).map_err(|error| failed(&error))?;
-        let file = BufWriter::with_capacity(1 << 16, file);
-        let writer =
-            PcapNgWriter::with_endianness(file, Endianness::native()).map_err(|error| failed(&cause(&error)))?;
-        Ok(PcapNg { path: path.to_owned(), writer })
-    }
-
-    fn failed(&self, error: &PcapError) -> PortError {
-        PortError(format!("{}: cannot be written: {}", self.path.display(), cause(error)))
-    }
-
-    /// Adds an interface; they are numbered from 0.
-    fn interface(&mut self, name: &str) -> Result<(), PortError> {
-        let name = InterfaceDescriptionOption::IfName(Cow::Borrowed(name));
-        let options = vec![name, InterfaceDescriptionOption::IfTsResol(NANOSECONDS)];
-        let block = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options };
-        self.writer.write_pcapng_block(block).map(drop).map_err(|error| self.failed(&error))
-    }
-
-    fn write(&mut self, interface: u32, time: Duration, packet: &[u8]) -> Result<(), PortError> {
-        let block = EnhancedPacketBlock {
-            interface_id: interface,
-            timestamp: time,
-            original_len: packet.len() as u32,
-            data: Cow::Borrowed(packet),
-            options: vec![EnhancedPacketOption::Flags(SENT)],
-        };
-        self.writer.write_pcapng_block(block).map(drop).map_err(|error| self.failed(&error))
-    }
-
-    fn finish(mut self) -> Result<(), PortError> {
-        let flushed = self.writer.get_mut().flush();
-        flushed.map_err(|error| self.failed(&PcapError::IoError(error)))
-    }
-}
-
-/// An error of the library in a line, with the cause that its own text leaves out.
-fn cause(error: &PcapError) -> String {
-    match error {
-        PcapError::IoError(error) => error.to_string(),
-        other => other.to_string(),
     }
 }
