@@ -6,7 +6,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build package fresh lint fmt bench soak endure compat fuzz oldkernel clean
+.PHONY: help demo test build package fresh image lint fmt bench soak endure compat fuzz oldkernel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -30,6 +30,10 @@ package: ## build target/package/millrace_VERSION_ARCH.deb: the program, its sys
 	@tools/setup package
 	@cargo build --release --package millrace
 	@tools/package
+
+image: package ## build target/package/millrace_VERSION_ARCH.oci.tar, an OCI image of the package, and run the L3 switch in it
+	@tools/setup image
+	@tools/image
 
 fresh: package ## install the package in a fresh root of Debian, run each application there as its unit does, and purge it
 	@tools/setup fresh
