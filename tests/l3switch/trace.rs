@@ -126,11 +126,33 @@ fn traced_packets_go_their_way(driver: &str) {
     let wanted = [20, 21].map(|number| hex(&frame(number, |packet| Ipv4 { protocol: 17, ..packet })));
     assert_eq!(found.iter().map(|trace| &trace["packet"]).collect::<Vec<_>>(), wanted.each_ref());
 
+    // One of each reason, while somebody looks.
+    let shown = std::thread::scope(|scope| {
+        let shown = scope.spawn(|| switch.ask(&["drops", "--watch", "--count", "4", "--examples"]).ok());
+        std::thread::sleep(Duration::from_millis(1200));
+        for number in 30..35 {
+            wires.send(1, &frame(number, |packet| Ipv4 { checksum_error: 4, ..packet }));
+            wires.send(1, &frame(number, |packet| packet));
+            // It ends in the IPv4 header.
+            wires.send(1, &frame(number, |packet| packet)[..24]);
+        }
+        shown.join().unwrap()
+    });
+    let (_, last) = shown.rsplit_once("per second").unwrap();
+    let first = frame(30, |packet| Ipv4 { checksum_error: 4, ..packet });
+    let digits: Vec<String> = first[16..32].iter().map(|byte| format!("{byte:02x}")).collect();
+    for example in ["\nbad_checksum: port p1, 64 bytes\n", "\ntruncated: port p1, 24 bytes\n", &digits.join(" ")] {
+        assert_eq!(last.matches(example).count(), 1, "{example}: {shown}");
+    }
+    assert_eq!(last.matches(": port p1, ").count(), 2, "{shown}");
+    switch.ask(&["trace", "add", "1"]).ok();
+    switch.ask(&["trace", "stop"]).ok();
+
     // Nothing stays behind: what comes later is forwarded, and not traced.
     wires.settle();
     wires.send(1, &frame(99, |packet| packet));
     wires.settle().only(&out(99), [false, false, true, false]);
-    assert_eq!(switch.ask_json(&["trace", "show"])["traces"].as_array().unwrap().len(), 2);
+    assert_eq!(switch.ask_json(&["trace", "show"])["traces"].as_array().unwrap().len(), 0);
     for (arguments, said) in [
         (&["trace", "add", "0"][..], "0 packets: from 1 to 1000 can be traced"),
         (&["trace", "add", "9", "--port", "nowhere"], "there is no port \"nowhere\"; there are p1"),

@@ -26,7 +26,7 @@ use process::ROOT;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const PHONE: (u32, u32) = (360, 740);
 const DESK: (u32, u32) = (1280, 800);
-const VIEWS: [&str; 5] = ["overview", "graph", "tables", "controllers", "instance-view"];
+const VIEWS: [&str; 6] = ["overview", "graph", "traces", "tables", "controllers", "instance-view"];
 
 /// An application without devices but for a port that a capture comes in at; where its page is.
 fn start<'r>(runtime: &'r Runtime, app: &str, ports: &[(&str, &str)]) -> (Instance<'r>, String) {
@@ -119,7 +119,7 @@ fn it_shows_what_the_instance_counts() {
     browser.wait(&format!("document.querySelector('#ports tbody tr').cells[6].textContent === '{received}'"));
     let dropped = counters["drops"].as_object().unwrap().values().filter(|count| **count != 0).count();
     assert!(dropped > 0);
-    assert_eq!(browser.value("document.querySelectorAll('#drops tbody tr').length"), dropped);
+    browser.wait(&format!("document.querySelectorAll('#drops tbody tr').length === {dropped}"));
     browser.open(&format!("{url}#graph"), DESK, false);
     let graph = runtime.json(&["graph"]);
     // Each port comes in on one side and goes out on the other.
@@ -199,6 +199,60 @@ fn a_keyboard_is_enough() {
     browser.press("Enter");
     instance.end().ok();
     browser.wait("document.getElementById('connection').className === 'lost'");
+}
+
+#[test]
+fn a_traced_packet_is_shown_on_the_graph() {
+    // A network of this thread's own, and of what it starts.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+    let ip = |arguments: &str| {
+        let done = std::process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(done.success(), "ip {arguments}");
+    };
+    ip("link set lo up");
+    let runtime = Runtime::new();
+    let ports = ["p2", "p3", "p4", "svi1p", "svi2p"].map(|name| (name, "mem:"));
+    let (_instance, url) = start(&runtime, "l3switch", &[&[("p1", "tap:host")][..], &ports].concat());
+    ip("link set host up");
+    ip("addr add 10.99.0.1/24 dev host");
+    let mut browser = browser(&runtime);
+    browser.open(&format!("{url}#traces"), DESK, false);
+    browser.wait("document.getElementById('connection')?.textContent === 'Live'");
+    // It shows what hosts say to each other to nobody without the token.
+    assert_eq!(browser.value("document.getElementById('trace').hidden"), true);
+    browser.value(&format!("sessionStorage.setItem('millrace-token', {TOKEN:?})"));
+    browser.open("about:blank", DESK, false);
+    browser.open(&format!("{url}#traces"), DESK, false);
+    browser.wait(
+        "document.getElementById('trace')?.hidden === false && document.querySelectorAll('#trace-port option').length === 7",
+    );
+    browser.value("document.getElementById('trace-packets').value = '1'");
+    browser.value("document.getElementById('trace-port').value = 'p1'");
+    browser.value("document.getElementById('trace').requestSubmit()");
+    browser.wait("document.getElementById('trace-about').textContent.includes('awaited')");
+    // The kernel asks for the address on the interface.
+    let socket = std::net::UdpSocket::bind("10.99.0.1:0").unwrap();
+    socket.send_to(b"hello", "10.99.0.2:9").unwrap();
+    browser.wait("document.querySelectorAll('#traces-list tbody tr').length === 1");
+    let found = runtime.json(&["trace", "show"]);
+    browser.value("document.querySelector('#traces-list button').click()");
+    browser.wait("document.querySelectorAll('#trace-steps li').length > 0");
+    let steps = found["traces"][0]["steps"].as_array().unwrap();
+    let entered: Vec<&str> =
+        steps.iter().filter(|step| step["step"] == "enter").map(|step| step["ppf"].as_str().unwrap()).collect();
+    assert!(!entered.is_empty());
+    let shown = browser.value("document.querySelectorAll('#trace-steps li, #trace-steps h4').length");
+    assert_eq!(shown, steps.len());
+    browser.value("document.querySelector('#trace-steps button').click()");
+    browser.wait("document.querySelectorAll('.node.walked').length > 0");
+    for ppf in entered {
+        browser.wait(&format!("document.querySelector(\".node.walked[aria-label^='{ppf}']\") !== null"));
+    }
+    browser.wait("document.querySelector(\".node.walked[aria-label^='p1']\") !== null");
+    keep(&mut browser, "web-trace-desk");
+    browser.value("document.getElementById('walked-forget').click()");
+    browser.wait("document.querySelectorAll('.walked').length === 0");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 #[test]

@@ -85,7 +85,8 @@ impl Watchers {
 
 /// Has packets traced.
 pub fn trace(client: &mut Client, packets: u32) -> Result<(), String> {
-    let request = Request::TraceAdd { packets, port: None, drops_only: false, conditions: Vec::new() };
+    let request =
+        Request::TraceAdd { packets, port: None, drops_only: false, per_reason: false, conditions: Vec::new() };
     client.ask::<Json>(&request).map(drop).map_err(text)
 }
 

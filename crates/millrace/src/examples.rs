@@ -70,7 +70,7 @@ pub const ALL: &[Examples] = &[
     ),
     of("table find", &["millrace table find l3_forward.fib 10.9", "millrace table find l3_forward.fib 10.9 --json"]),
     of("counters", &["millrace counters", "millrace counters --instance edge --json"]),
-    of("drops", &["millrace drops", "millrace drops --watch", "millrace drops --watch --count 10 --json"]),
+    of("drops", &["millrace drops", "millrace drops --watch --examples", "millrace drops --watch --count 10 --json"]),
     of("trace", &["millrace trace add 10", "millrace trace show"]),
     of(
         "trace add",

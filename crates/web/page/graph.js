@@ -11,6 +11,7 @@ const ENDS = { rx: "from ports", tx: "to ports", host: "kernel's own stack", tim
 export class GraphView {
   constructor(drawing, details, wires) {
     Object.assign(this, { drawing, details, wires, graph: null, selected: null, nodes: [], edges: [] });
+    this.walk(null);
     // A phone has its layers one below the other.
     this.narrow = matchMedia("(max-width: 50rem)");
     this.narrow.addEventListener("change", () => { if (this.graph) this.show(this.graph, this.ports); });
@@ -66,6 +67,7 @@ export class GraphView {
     drawn("defs", {}, marker), ...edges, ...nodes));
     if (this.narrow.matches) this.drawing.scrollLeft = (this.drawing.scrollWidth - this.drawing.clientWidth) / 2;
     this.drawnFor = this.drawing.clientWidth;
+    this.markWay();
     this.update(this.now);
   }
 
@@ -101,6 +103,41 @@ export class GraphView {
       onkeydown: key }, drawn("rect", { x, y, width: node.width, height: node.height, rx: 6 }),
       line(18, node.label), line(32, node.small, "small"), node.dropped);
     return node.group;
+  }
+
+  /** Marks the way of a traced packet, and what was made of it; without one, none. */
+  walk(trace) {
+    const steps = trace?.steps ?? [];
+    this.way = { ppfs: new Set(), channels: new Set(), ends: new Set(), lost: new Set() };
+    let ppf = "";
+    for (const own of steps) {
+      if (own.step === "enter") {
+        ppf = own.ppf;
+        this.way.ppfs.add(ppf);
+        if (own.channel) this.way.channels.add(own.channel);
+      } else if (own.step === "dropped") this.way.lost.add(ppf);
+      else if (own.step === "left") {
+        if (own.channel) this.way.channels.add(own.channel);
+        const [kind, ...rest] = own.to.split(" ");
+        this.way.ends.add(kind === "port" ? `port ${rest.join(" ")} tx` : own.to);
+        if (kind === "port") this.way.ends.add("tx");
+      }
+    }
+    if (trace) this.way.ends.add("rx").add(`port ${trace.port} rx`);
+    this.markWay();
+  }
+
+  markWay() {
+    const { ppfs, channels, ends, lost } = this.way;
+    const on = (name) => ppfs.has(name) || ends.has(name);
+    for (const node of this.nodes) {
+      node.group.classList.toggle("walked", on(node.name));
+      node.group.classList.toggle("lost", lost.has(node.name));
+    }
+    for (const edge of this.edges) {
+      const walked = edge.port ? on(edge.from) && on(edge.to) : edge.channels.some((own) => channels.has(own.channel));
+      edge.group.classList.toggle("walked", walked);
+    }
   }
 
   /** What goes on now: `counters`, and the rate of a counter by its path. */

@@ -2,12 +2,13 @@
 
 import { Refused, ask, useToken, watch } from "./api.js";
 import { ControllersView } from "./controllers.js";
-import { duration, element, showTable, text, whole } from "./format.js";
+import { duration, element, short, showTable, text, whole } from "./format.js";
 import { GraphView } from "./graph.js";
 import { Overview } from "./overview.js";
 import { TablesView } from "./tables.js";
+import { TracesView } from "./traces.js";
 
-const VIEWS = ["overview", "graph", "tables", "controllers", "instance-view"];
+const VIEWS = ["overview", "graph", "traces", "tables", "controllers", "instance-view"];
 const HISTORY = 10e3, AGAIN = 2e3;
 
 const find = (id) => document.getElementById(id);
@@ -39,10 +40,19 @@ function confirm(question) {
   return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
 }
 
-const shared = { attempt, confirm, mayWrite: () => rights.write };
-const views = { overview: new Overview(find), tables: new TablesView(find, shared),
-  controllers: new ControllersView(find, shared) };
 const graph = new GraphView(find("drawing"), find("node"), find("wires"));
+const shared = { attempt, confirm, mayWrite: () => rights.write, walk };
+const views = { overview: new Overview(find), traces: new TracesView(find, shared), tables: new TablesView(find, shared),
+  controllers: new ControllersView(find, shared) };
+
+/** Shows the way of a traced packet on the graph; without one, none. */
+function walk(trace) {
+  graph.walk(trace);
+  find("walked").hidden = !trace;
+  if (!trace) return;
+  find("walked-text").textContent = `Packet ${trace.number} of port ${trace.port}${trace.dropped ? `, dropped: ${trace.dropped}` : ""}`;
+  location.hash = "#graph";
+}
 
 function current() {
   const named = location.hash.slice(1);
@@ -72,6 +82,7 @@ async function findRights() {
   find("token-button").textContent = rights.write ? "Token ✓" : "Token…";
   find("reload").disabled = find("stop").disabled = !rights.write;
   views.tables.render();
+  views.traces.render();
 }
 
 /** The rate of a counter, by its path: per second, between the last two looks. */
@@ -91,6 +102,7 @@ function render() {
   find("about").textContent = `${status.program}, ${status.engine}, up ${duration(status.uptime_ms)}`;
   if (current() === "overview") views.overview.update(told);
   if (current() === "graph") graph.update(told);
+  if (current() === "traces") views.traces.update(told);
   if (current() === "controllers") views.controllers.update(status);
   if (current() === "instance-view") showStatus(status);
 }
@@ -99,11 +111,17 @@ function showStatus(status) {
   const frames = Object.entries(status.holders).filter(([, count]) => count > 0)
     .map(([holder, count]) => `${holder} ${whole(count)}`).join(", ");
   const rows = [["Version", status.version], ["Process", status.pid], ["Program", status.program],
-    ["Engine", status.engine], ["Workers", `${status.workers}, ${status.mode}`],
+    ["Engine", status.kernel && status.kernel.state !== "running"
+      ? `${status.engine}, ${status.kernel.state}${status.kernel.reason ? `: ${status.kernel.reason}` : ""}` : status.engine], ["Workers", `${status.workers}, ${status.mode}`],
     ["CPUs", status.cpus.length ? status.cpus.join(", ") : "any"], ["Frames", `${whole(status.frames)}: ${frames}`],
     ...Object.entries(status.ports).map(([name, device]) => [`Port ${name}`, device]),
     ...Object.entries(status.timers).map(([name, own]) => [`Timer ${name}`, `${whole(own.runs)} runs`])];
   showTable(find("status"), ["What", ""], rows);
+  const workers = now.counters.workers.map((own, at) => [String(at),
+    ...[`${(rate("workers", at, "cpu_ns") / 1e7).toFixed(0)} %`, short(rate("workers", at, "packets")),
+      short(rate("workers", at, "rounds")), short(rate("workers", at, "idle")), short(rate("workers", at, "sleeps"))]
+      .map((cell) => [cell, "number"])]);
+  showTable(find("workers"), ["Worker", "CPU", "Packets/s", "Rounds/s", "Idle rounds/s", "Sleeps/s"], workers);
 }
 
 async function changedProgram() {
@@ -155,6 +173,7 @@ find("token-dialog").addEventListener("close", async () => {
   if (returnValue === "use" && !rights.write) tell(new Error("This is not the token."));
   else { find("problem").hidden = true; stopped.abort(); await openView(); }
 });
+find("walked-forget").addEventListener("click", () => walk(null));
 find("reload").addEventListener("click", async () => {
   if (!await confirm("Read program and configuration again and put them in force?")) return;
   attempt(async () => {

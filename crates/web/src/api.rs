@@ -332,6 +332,9 @@ struct Traced {
     /// Only those that are dropped.
     #[serde(default)]
     drops_only: bool,
+    /// Of those that are dropped for the same reason only the first; only those that are dropped.
+    #[serde(default)]
+    per_reason: bool,
     /// Only those of which all of these hold: `PROTOCOL.FIELD=VALUE`.
     #[serde(default, rename = "where")]
     conditions: Vec<String>,
@@ -343,8 +346,8 @@ struct Traced {
 ))]
 async fn add_traces(State(api): State<Api>, asker: Asker, headers: HeaderMap, body: Bytes) -> Response {
     match sent(&headers, &body) {
-        Ok(Traced { packets, port, drops_only, conditions }) => {
-            api.ask(asker, Request::TraceAdd { packets, port, drops_only, conditions }).await
+        Ok(Traced { packets, port, drops_only, per_reason, conditions }) => {
+            api.ask(asker, Request::TraceAdd { packets, port, drops_only, per_reason, conditions }).await
         }
         Err((status, refusal)) => with_status(status, refusal),
     }

@@ -21,6 +21,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/layout.js", SCRIPT, include_str!("../page/layout.js")),
     ("/overview.js", SCRIPT, include_str!("../page/overview.js")),
     ("/tables.js", SCRIPT, include_str!("../page/tables.js")),
+    ("/traces.js", SCRIPT, include_str!("../page/traces.js")),
 ];
 
 /// A file by its path.

@@ -131,7 +131,7 @@ impl Service {
             Request::TableFind { table, search, after, limit } => {
                 self.dump(|shown| shown.find(&table, &search, after.as_ref(), limit)).map(|found| json(&found))?
             }
-            Request::TraceAdd { packets, port, drops_only, conditions } => {
+            Request::TraceAdd { packets, port, drops_only, per_reason, conditions } => {
                 let port = port.map(|name| self.shown().port_number(&name)).transpose()?;
                 if !(1..=MAX_TRACES).contains(&packets) {
                     let message = format!("{packets} packets: from 1 to {MAX_TRACES} can be traced");
@@ -139,7 +139,7 @@ impl Service {
                 }
                 let read = |text: &String| self.shown().condition(text);
                 let conditions = conditions.iter().map(read).collect::<Result<_, _>>()?;
-                let started = self.tracer.add(Wanted { packets, port, drops_only, conditions });
+                let started = self.tracer.add(Wanted { packets, port, drops_only, per_reason, conditions });
                 started.map_err(|error| Refusal { code: Code::Busy, message: format!("no thread: {error}") })?;
                 tracing::info!(packets, pid, uid, address, "packets are traced");
                 json!({})

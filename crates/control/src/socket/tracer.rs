@@ -27,6 +27,8 @@ const MAX_STEPS: usize = 100_000;
 const MAX_BYTES: usize = 2048;
 /// How long packets are waited for.
 const LONGEST: Duration = Duration::from_secs(600);
+/// For how long nobody may have looked at first packets of each reason, which hardly ever are all there.
+const UNSEEN: Duration = Duration::from_secs(60);
 /// Between two looks whether more are wanted.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -70,6 +72,8 @@ pub(super) struct Wanted {
     pub port: Option<u8>,
     /// Only those that are dropped.
     pub drops_only: bool,
+    /// Of those that are dropped for the same reason only the first, and no others.
+    pub per_reason: bool,
     /// Only those of which all of these hold.
     pub conditions: Vec<Condition>,
 }
@@ -77,7 +81,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// How many packets to look at next, where so many are still to be found.
     fn looked_at(&self, missing: u32) -> u32 {
-        if self.drops_only || !self.conditions.is_empty() { u32::MAX } else { missing }
+        if self.drops_only || self.per_reason || !self.conditions.is_empty() { u32::MAX } else { missing }
     }
 }
 
@@ -89,7 +93,7 @@ pub(super) struct Tracer {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// Counts requests: what an earlier one has started ends.
     request: u64,
@@ -97,6 +101,14 @@ struct State {
     traced: u64,
     steps: usize,
     traces: VecDeque<Trace>,
+    /// When they were asked for last.
+    seen: Instant,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State { request: 0, wanted: 0, traced: 0, steps: 0, traces: VecDeque::new(), seen: Instant::now() }
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -132,7 +144,8 @@ impl Tracer {
 
     /// What was traced.
     pub fn traces(&self) -> Traces {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.seen = Instant::now();
         Traces { wanted: state.wanted, traces: state.traces.iter().cloned().collect() }
     }
 }
@@ -149,7 +162,10 @@ fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>,
         }
         // A program may have taken over from the one before.
         let shown = overview.shown();
-        if walker.as_ref().is_none_or(|(of, ..)| !Arc::ptr_eq(of, &shown)) {
+        let is_current = |(of, _, front): &(Arc<Shown>, Walker, Option<Front>)| {
+            Arc::ptr_eq(of, &shown) && front.as_ref().is_none_or(Front::is_there)
+        };
+        if !walker.as_ref().is_some_and(is_current) {
             let front = overview.capture_in_kernel().unwrap_or_else(|error| {
                 tracing::warn!("packets that the kernel finishes can't be traced: {error}");
                 None
@@ -161,8 +177,12 @@ fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>,
         let Some(captured) = capture.take(LOOK) else {
             // However many packets there are, no more are looked at than may wait in this time, so that workers hardly
             // feel it.
-            let missing = lock(state).wanted;
-            if missing == 0 || Instant::now() >= end {
+            let (missing, unseen) = {
+                let state = lock(state);
+                (state.wanted, state.seen.elapsed())
+            };
+            let is_over = if wanted.per_reason { unseen > UNSEEN } else { Instant::now() >= end };
+            if missing == 0 || is_over {
                 break;
             }
             capture.go_on(wanted.looked_at(missing));
@@ -172,12 +192,15 @@ fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>,
             continue;
         }
         let trace = traced(&shown, walker, captured);
-        if wanted.drops_only && trace.dropped.is_none() {
+        if (wanted.drops_only || wanted.per_reason) && trace.dropped.is_none() {
             continue;
         }
         let mut state = lock(state);
         if state.request != request {
             return;
+        }
+        if wanted.per_reason && state.traces.iter().any(|known| known.dropped == trace.dropped) {
+            continue;
         }
         state.keep(trace);
         if state.wanted == 0 {

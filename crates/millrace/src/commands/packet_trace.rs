@@ -35,6 +35,9 @@ enum Action {
         /// Only packets that are dropped
         #[arg(long)]
         drops_only: bool,
+        /// Only packets that are dropped, and of each reason only the first
+        #[arg(long)]
+        per_reason: bool,
         /// Only packets with this value in a field of a header, by the program's names: ipv4.dst=10.0.1.80. Of several
         /// all must hold
         #[arg(long = "where", value_name = "PROTOCOL.FIELD=VALUE")]
@@ -63,18 +66,19 @@ enum Action {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match &args.action {
-        Action::Add { packets, port, drops_only, conditions, wait, remote } => {
+        Action::Add { packets, port, drops_only, per_reason, conditions, wait, remote } => {
             let request = Request::TraceAdd {
                 packets: *packets,
                 port: port.clone(),
                 drops_only: *drops_only,
+                per_reason: *per_reason,
                 conditions: conditions.clone(),
             };
             let mut client = remote.connect()?;
             client.ask::<serde_json::Value>(&request).map_err(failed)?;
             let Some(seconds) = wait else {
                 if !remote.json {
-                    let what = if *drops_only { "packets that are dropped" } else { "packets" };
+                    let what = if *drops_only || *per_reason { "packets that are dropped" } else { "packets" };
                     say!("the next {packets} {what} are traced; `millrace trace show` shows them");
                 }
                 return Ok(());
@@ -154,7 +158,7 @@ fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
 }
 
 /// Bytes of hexadecimal digits.
-fn bytes(digits: &str) -> Vec<u8> {
+pub fn bytes(digits: &str) -> Vec<u8> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or_default();
     digits.as_bytes().chunks(2).map(pair).collect()
 }
