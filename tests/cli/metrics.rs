@@ -69,10 +69,20 @@ fn values_are_those_of_the_packets_that_came() {
     }
     let bytes = counters["ports"]["left"]["rx_bytes"].to_string();
     assert_eq!(found.value(&of("port_receive_bytes_total", "port=\"left\"")), bytes);
+    let worker = |name: &str| found.value(&of(&format!("worker_{name}_total"), "worker=\"0\"")).parse::<f64>().unwrap();
+    assert_eq!(worker("packets").to_string(), counters["ports"]["left"]["rx_packets"].to_string());
+    assert!(worker("rounds") > worker("idle_rounds"), "{found:?}");
+    // It says so ten times a second.
+    let start = Instant::now();
+    while runtime.json(&["counters"])["workers"][0]["cpu_ns"] == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
     // The same without HTTP.
     let written = Scrape::read(&runtime.millrace(&["metrics", "--openmetrics"]).ok());
     let all = |own: &Scrape| {
-        let same = own.samples.iter().filter(|(name, _)| !name.contains("_uptime_") && !name.contains("_frames{"));
+        // What changes by itself.
+        let changes = |name: &str| ["_uptime_", "_frames{", "_worker_"].iter().any(|part| name.contains(part));
+        let same = own.samples.iter().filter(|(name, _)| !changes(name));
         same.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>()
     };
     assert_eq!(all(&written), all(&found));

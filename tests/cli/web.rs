@@ -63,8 +63,12 @@ fn it_gives_what_the_command_line_gives() {
     let api = |path: &str| get(&address, &format!("/api/v1/{path}")).ok();
     assert_eq!(lasting(api("status")), lasting(runtime.json(&["status"])[0].clone()));
     let (mut ours, mut theirs) = (api("counters"), runtime.json(&["counters"]));
-    // Timers run meanwhile.
-    [&mut ours, &mut theirs].into_iter().for_each(|own| own["timers"] = json!({}));
+    // Timers and workers run meanwhile.
+    for own in [&mut ours, &mut theirs] {
+        let workers = own["workers"].as_array().unwrap();
+        assert!(workers.len() == 1 && workers[0]["rounds"].as_u64() >= Some(1), "{own}");
+        (own["timers"], own["workers"]) = (json!({}), json!([]));
+    }
     assert_eq!(ours, theirs);
     assert_eq!(api("graph"), runtime.json(&["graph"]));
     assert_eq!(api("tables"), runtime.json(&["table", "ls"]));

@@ -4,7 +4,7 @@
 //! counted here; monitoring systems get the base unit ([`UNITS`](control::application::metrics::UNITS)).
 
 use control::application::metrics::{Family, Kind};
-use control::socket::{PortState, Seen};
+use control::socket::{PortState, Seen, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
@@ -58,6 +58,11 @@ fn ports(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&PortState) -
     seen.counters.ports.iter().for_each(|(name, port)| add(&[name], value(port)));
 }
 
+/// Adds a sample for each worker, counted from 0.
+fn workers(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&WorkerState) -> u64) {
+    seen.counters.workers.iter().enumerate().for_each(|(number, worker)| add(&[&number.to_string()], value(worker)));
+}
+
 /// The rows.
 pub const FIGURES: &[Figure] = &[
     gauge("instance_info", &["version", "program", "engine", "mode"], "What runs; always 1", |seen, add| {
@@ -65,6 +70,30 @@ pub const FIGURES: &[Figure] = &[
     }),
     gauge("instance_uptime_ms", &[], "Time since the start", |seen, add| add(&[], seen.status.uptime_ms)),
     gauge("workers", &[], "Threads that process packets", |seen, add| add(&[], seen.status.workers as u64)),
+    counter("worker_cpu_ns_total", &["worker"], "CPU time of a worker's thread", |seen, add| {
+        workers(seen, add, |worker| worker.cpu_ns);
+    }),
+    counter(
+        "worker_packets_total",
+        &["worker"],
+        "Packets that a worker got from ports and from the kernel's part of the program",
+        |seen, add| workers(seen, add, |worker| worker.packets),
+    ),
+    counter(
+        "worker_rounds_total",
+        &["worker"],
+        "Times that a worker looked at all its ports, rings and timers",
+        |seen, add| workers(seen, add, |worker| worker.rounds),
+    ),
+    counter("worker_idle_rounds_total", &["worker"], "Those of them that found nothing to do", |seen, add| {
+        workers(seen, add, |worker| worker.idle);
+    }),
+    counter(
+        "worker_sleeps_total",
+        &["worker"],
+        "Times that a worker slept until there was something to do",
+        |seen, add| workers(seen, add, |worker| worker.sleeps),
+    ),
     gauge("frames", &["holder"], "Frames by holder; passing: of packets under way between these", |seen, add| {
         seen.status.holders.iter().for_each(|(holder, frames)| add(&[holder], u64::from(*frames)));
     }),

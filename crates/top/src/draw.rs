@@ -76,10 +76,16 @@ fn title(model: &Model, width: u16) -> Line<'static> {
         Some(span) => {
             let status = &span.now.status;
             let workers = format!("{} worker{}", status.workers, if status.workers == 1 { "" } else { "s" });
+            let cpu_ns = span.rate(|counters| {
+                let workers = &counters.workers;
+                (!workers.is_empty()).then(|| workers.iter().map(|worker| worker.cpu_ns).sum())
+            });
+            // Of one CPU.
+            let load = cpu_ns.map(|ns| format!(" at {:.0} % CPU", ns / 1e7)).unwrap_or_default();
             let up = cli::report::uptime(status.uptime_ms);
             let (name, engine) = (&status.instance, &status.engine);
             // The path of a program may be long, so it comes last.
-            format!("{name}, pid {}, up {up}, {engine}, {workers}: {}", status.pid, status.program)
+            format!("{name}, pid {}, up {up}, {engine}, {workers}{load}: {}", status.pid, status.program)
         }
         None => "millrace top".to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use control::socket::{ControllerState, Counters, PortState, Status, TableInfo, TimerState};
+use control::socket::{ControllerState, Counters, PortState, Status, TableInfo, TimerState, WorkerState};
 use indexmap::IndexMap;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -64,6 +64,8 @@ fn look(start: Instant, seconds: u64, per_second: u64) -> Look {
                 ..Default::default()
             },
         )]),
+        // A fifth of a CPU, and a half.
+        workers: [200, 500].map(|ms| WorkerState { cpu_ns: seconds * ms * 1_000_000, ..WorkerState::default() }).into(),
         ..Counters::default()
     };
     let controller = |state: &str, error: Option<&str>| ControllerState {
