@@ -72,7 +72,7 @@ impl Site {
                 command = command.args(["--port", &format!("{port}=mem:")]);
             }
             let mut instance = must(command.env("MILLRACE_RUNTIME_DIR", scratch.path("run")).spawn());
-            must(instance.wait_for_text("; Ctrl-C stops it", LIMIT));
+            must(instance.wait_for_start(LIMIT));
             running.push(instance);
             targets.push(format!("\"127.0.0.1:{listen}\""));
         }

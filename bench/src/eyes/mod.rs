@@ -78,7 +78,7 @@ fn start(line: &Line, scratch: &Scratch) -> Result<(Running, String), String> {
     let (metrics, web) = (METRICS.to_string(), WEB.to_string());
     let ways = ["run", "l3switch", "-c", &config, "--socket", &socket, "--metrics", &metrics, "--web", &web];
     let mut instance = line.system.command(&program).args(ways).spawn().map_err(text)?;
-    instance.wait_for_text("running on 2 ports", Duration::from_secs(60)).map_err(text)?;
+    instance.wait_for_start(Duration::from_secs(60)).map_err(text)?;
     Ok((instance, socket))
 }
 

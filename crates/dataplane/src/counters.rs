@@ -84,3 +84,27 @@ impl PortCounters {
         self.error.lock().expect("no panic under this lock").clone()
     }
 }
+
+/// What one worker did. Written by that worker alone, in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct WorkerCounters {
+    /// Times that it looked at all its ports, rings and timers.
+    pub rounds: AtomicU64,
+    /// Those of them that found nothing to do.
+    pub idle: AtomicU64,
+    /// Times that it slept until there was something to do.
+    pub sleeps: AtomicU64,
+    /// Packets that it got from ports and from the kernel's part of the program.
+    pub packets: AtomicU64,
+    /// CPU time of its thread in nanoseconds, by the tenth of a second.
+    pub cpu_ns: AtomicU64,
+}
+
+impl WorkerCounters {
+    /// Adds to one of them. Only the worker may call it.
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        // One writer, so no read-modify-write instruction is needed.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+}

@@ -50,10 +50,10 @@ mod workers;
 pub mod xdp;
 
 pub use capture::{Capture, Captured};
-pub use counters::{CounterBlock, PortCounters};
+pub use counters::{CounterBlock, PortCounters, WorkerCounters};
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
-pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot};
+pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot, WorkerSnapshot};
 pub use offline::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport, bench, replay, step};
 pub use packets::{
     Access, Bytes, Checksum, Cut, FrameConfig, FrameError, FrameHolders, FramePool, HEADER, Kind, Received, Refused,

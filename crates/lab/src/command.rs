@@ -276,6 +276,15 @@ impl Running {
         }
     }
 
+    /// As [`Running::wait_for_text`], for `millrace run` to run, with all of its program that the kernel is to run.
+    pub fn wait_for_start(&mut self, limit: Duration) -> Result<()> {
+        self.wait_for_text("; Ctrl-C stops it", limit)?;
+        if self.both().contains("until the kernel has verified it") {
+            self.wait_for_text("the kernel has verified its part", limit)?;
+        }
+        Ok(())
+    }
+
     /// Sends it a signal; nothing happens if it has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.ended()?.is_none() {

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IsTerminal};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use baker::check::Compilation;
+use baker::check::{Compilation, hir};
 use baker::diag::Diagnostic;
 use baker::library::Beside;
 use baker::place::Placement;
@@ -209,8 +209,13 @@ pub fn lower(source: &Source, compilation: &Compilation) -> Result<Arc<ir::Progr
     lower_for(Hook::default(), source, compilation)
 }
 
-/// Compiles what was checked, for a hook of the kernel.
-pub fn lower_for(hook: Hook, source: &Source, compilation: &Compilation) -> Result<Arc<ir::Program>, Failure> {
+/// What a program that is to be run declares ([`ir::declarations`]).
+pub fn declarations(source: &Source, compilation: &Compilation) -> Result<ir::Program, Failure> {
+    Ok(ir::declarations(runnable(source, compilation)?))
+}
+
+/// A program that says where packets go.
+fn runnable<'c>(source: &Source, compilation: &'c Compilation) -> Result<&'c hir::Program, Failure> {
     if !compilation.runnable {
         return Err(Failure::wrong(format!(
             "error: {}: there is no `program` block, so nothing says where packets go\n  \
@@ -218,7 +223,12 @@ pub fn lower_for(hook: Hook, source: &Source, compilation: &Compilation) -> Resu
             source.name
         )));
     }
-    let typed = compilation.program.as_ref().expect("a program without errors is complete");
+    Ok(compilation.program.as_ref().expect("a program without errors is complete"))
+}
+
+/// Compiles what was checked, for a hook of the kernel.
+pub fn lower_for(hook: Hook, source: &Source, compilation: &Compilation) -> Result<Arc<ir::Program>, Failure> {
+    let typed = runnable(source, compilation)?;
     let program = match hook {
         Hook::Xdp => ir::lower(typed),
         Hook::Tc => ir::lower_with_operations(typed),

@@ -238,7 +238,7 @@ impl Router {
 /// Starts Millrace and waits until packets pass.
 fn launch(box_: &Namespace, arguments: &[String]) -> Running {
     let mut millrace = box_.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn().unwrap();
-    millrace.wait_for_text("; Ctrl-C stops it", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    millrace.wait_for_start(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     millrace
 }
 

@@ -55,7 +55,7 @@ impl Firewall {
         let config = runtime.write("firewall.toml", &configuration(changes));
         let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "firewall", "-c", &config]);
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
-        must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+        must(millrace.wait_for_start(PATIENCE));
         let [inside, outside] = hosts;
         Firewall { millrace, runtime, _ns: ns, inside, outside }
     }

@@ -178,7 +178,7 @@ impl Millrace {
         let command = command.args([&program, "run", "media"]);
         let command = command.arg("-c").arg(&config).arg("--socket").arg(folder.join("socket"));
         let mut millrace = Millrace { running: command.spawn().map_err(text)?, program, folder };
-        millrace.running.wait_for_text("running on 2 ports", PATIENCE).map_err(text)?;
+        millrace.running.wait_for_start(PATIENCE).map_err(text)?;
         let start = Instant::now();
         let connect = || std::net::TcpStream::connect(network::proxy()).is_ok();
         while !network.viewers.enter(connect).map_err(text)? {

@@ -200,7 +200,7 @@ pub fn example(driver: &str, changes: &[(&str, &str)]) -> String {
 
 fn launch(host: &Namespace, words: &[String]) -> Running {
     let mut millrace = must(host.command(&words[0]).args(&words[1..]).spawn());
-    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    must(millrace.wait_for_start(PATIENCE));
     millrace
 }
 

@@ -42,7 +42,7 @@ fn changed(text: String, changes: &[(&str, &str)]) -> String {
 fn run(ns: &Namespace, arguments: &[String]) -> Running {
     let unshare = ["--mount", "--propagation", "slave", env!("CARGO_BIN_EXE_millrace")];
     let mut millrace = must(ns.command("unshare").args(unshare).args(arguments).spawn());
-    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    must(millrace.wait_for_start(PATIENCE));
     millrace
 }
 

@@ -74,7 +74,7 @@ impl Millrace {
 
     /// It takes connections.
     pub fn wait(&mut self) -> Result<(), String> {
-        self.running.wait_for_text("running on 2 ports", PATIENCE).map_err(text)
+        self.running.wait_for_start(PATIENCE).map_err(text)
     }
 
     /// Where a stream that comes to the host's own address is.

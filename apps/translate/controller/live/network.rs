@@ -183,7 +183,7 @@ impl Proxy {
 
 fn launch(host: &Namespace, arguments: &[String]) -> Running {
     let mut millrace = must(host.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
-    must(millrace.wait_for_text("running on 2 ports", START));
+    must(millrace.wait_for_start(START));
     millrace
 }
 

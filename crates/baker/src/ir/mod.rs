@@ -36,7 +36,7 @@ pub use counters::CounterSlots;
 pub use dot::dot;
 pub use inst::*;
 pub use kinds::{DeclaredKind, KINDS, KindRow};
-pub use lower::{lower, lower_with_operations};
+pub use lower::{declarations, lower, lower_with_operations};
 pub use members::Member;
 pub use ops::{Memory, Operand, Outcome, Row};
 pub use print::{print, print_body};

@@ -6,7 +6,8 @@
 
 use super::{Limits, Placement, Stage, taps};
 use crate::ir::{
-    Block, Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
+    Block, Channel, ChannelId, Controller, ControllerId, DropId, Inst, Op, Ppf, PpfId, Program, Source, Target,
+    Terminator, Value,
 };
 
 /// The two programs.
@@ -23,6 +24,25 @@ pub struct Split {
 impl Split {
     /// The controller that stands for workers in [`Split::kernel`].
     pub const WORKER: &str = "worker";
+
+    /// What stands in for [`Split::kernel`] until the kernel has verified that: it hands every packet over as it was
+    /// received.
+    pub fn stand_in(&self) -> Program {
+        let mut program = self.kernel.clone();
+        // It is the last one.
+        let worker = ControllerId(program.controllers.len() as u32 - 1);
+        program.channels[Program::RX.0 as usize].target = Target::Controller(worker);
+        // No packet comes to them.
+        for ppf in &mut program.ppfs {
+            let block = &mut ppf.body.blocks[0];
+            let drop =
+                |&packet: &Value| Inst { result: None, op: Op::Drop { packet, reason: DropId::MALFORMED }, span: None };
+            (block.insts, block.term) = (block.params.iter().take(1).map(drop).collect(), Terminator::Return);
+            ppf.body.blocks.truncate(1);
+        }
+        program.timers.clear();
+        program
+    }
 }
 
 /// Cuts a program as it was placed with the same limits.

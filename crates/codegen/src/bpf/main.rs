@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! state = { data, end, head = data, counters of this CPU, metadata 0 but for rx.port }
+//! rx leads outside ─▶ handed over as it was received
 //! shorter than the fixed header of rx ─▶ truncated
 //! count rx, ppf(state)
 //! goes on outside ─▶ channel, head and metadata in front, to the socket of its queue
@@ -108,7 +109,12 @@ impl<'c> Kernel<'c, '_> {
         let interface = self.of_context(ctx, self.context_fields().interface)?;
         self.meta_store(state, Program::RX_PORT, self.port(interface)?)?;
 
-        let Some(protocol) = self.program.protocols.get(self.channel(Program::RX)?.protocol.0 as usize) else {
+        let rx = self.channel(Program::RX)?;
+        if matches!(rx.target, Target::Controller(_)) {
+            // Workers count it.
+            return self.punt(state, Program::RX);
+        }
+        let Some(protocol) = self.program.protocols.get(rx.protocol.0 as usize) else {
             return internal("rx has no protocol");
         };
         let [complete, short, done] = self.new_blocks(["complete", "short", "done"])?;

@@ -53,7 +53,7 @@ use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 pub use elf::elf;
 pub use listing::{Line, listing};
 pub use obstacles::{limits, limits_at, obstacles};
-pub use tiers::{ANYTHING, Accepted, Refusal, Tier, TierError, compile_tiered};
+pub use tiers::{ANYTHING, Accepted, Known, Refusal, Tier, TierError, compile_tiered, known};
 
 use crate::kernel::{Location, Memory, Object, Options};
 use crate::lower::{Core, Missing, Res, enum_attribute};

@@ -129,6 +129,25 @@ pub enum TierError<E> {
     Other(E),
 }
 
+/// What is known of a program's code before it is offered.
+pub enum Known {
+    /// It was taken before: so many instructions.
+    Accepted(usize),
+    /// This PPF was too much, for this reason.
+    TooMuch(PpfId, String),
+}
+
+/// What [`compile_tiered`] would find on disk.
+pub fn known(program: &Program, packets: Level, memory: &Memory, options: Options, taker: &str) -> Option<Known> {
+    Some(match Part::new(|| kept::key(program, packets, memory, options, taker)).find(Kept::read)? {
+        Kept::TooMuch(ppf, why) => Known::TooMuch(ppf, why),
+        Kept::Accepted(Accepted { first, parts, .. }) => {
+            let objects = [&first].into_iter().chain(parts.iter().map(|(_, part)| part));
+            Known::Accepted(objects.map(|object| object.code.len() / SLOT).sum())
+        }
+    })
+}
+
 /// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel. What `taker`
 /// took before is tried first, where it is kept on disk ([`crate::cache`]); it names what decides what is too much.
 /// Parts are compiled and offered on several threads.

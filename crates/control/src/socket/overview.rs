@@ -7,7 +7,7 @@ use dataplane::xdp::Front;
 use dataplane::{Capture, Observer};
 use serde_json::json;
 
-use super::protocol::{ControllerState, Counters, Status, TableInfo, TimerState};
+use super::protocol::{ControllerState, Counters, KernelState, Status, TableInfo, TimerState};
 use super::shown::Shown;
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
@@ -116,6 +116,7 @@ impl Overview {
         ];
         let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
         let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
-        Status { uptime_ms, timers, controllers, holders, ..self.about.clone() }
+        let kernel = self.observer.progress().map(KernelState::from);
+        Status { uptime_ms, kernel, timers, controllers, holders, ..self.about.clone() }
     }
 }

@@ -6,7 +6,8 @@
 use std::path::PathBuf;
 
 use dataplane::controller::ControllerSnapshot;
-use dataplane::{Snapshot, TimerSnapshot};
+use dataplane::xdp::Progress;
+use dataplane::{Snapshot, TimerSnapshot, WorkerSnapshot};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -84,6 +85,9 @@ pub enum Request {
         /// Only those that are dropped.
         #[serde(default)]
         drops_only: bool,
+        /// Of those that are dropped for the same reason only the first; only those that are dropped.
+        #[serde(default)]
+        per_reason: bool,
         /// Only those of which all of these hold: `PROTOCOL.FIELD=VALUE`.
         #[serde(default, rename = "where")]
         conditions: Vec<String>,
@@ -229,6 +233,9 @@ pub struct Status {
     pub config: Option<PathBuf>,
     /// What runs the program: `worker`; `interp`; or `xdp` or `tc`, the kernel as far as it can.
     pub engine: String,
+    /// What of the program runs in the kernel, where the engine is one of the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelState>,
     /// Number of workers.
     pub workers: usize,
     /// `busy` or `interrupt`.
@@ -251,6 +258,28 @@ pub struct Status {
     /// Controllers of the program.
     #[serde(default)]
     pub controllers: IndexMap<String, ControllerState>,
+}
+
+/// What of a program runs in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KernelState {
+    /// `running`; `loading`: it is verified, and until then workers have all packets; `refused`: the kernel does not
+    /// take it, so workers have all packets.
+    pub state: String,
+    /// Why it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl From<Progress> for KernelState {
+    fn from(progress: Progress) -> Self {
+        let (state, reason) = match progress {
+            Progress::Loaded => ("running", None),
+            Progress::Loading => ("loading", None),
+            Progress::Refused(why) => ("refused", Some(why)),
+        };
+        KernelState { state: state.into(), reason }
+    }
 }
 
 /// A controller and whether it runs.
@@ -333,6 +362,30 @@ pub struct Counters {
     /// Timers.
     #[serde(default)]
     pub timers: IndexMap<String, TimerState>,
+    /// Workers, in their order.
+    #[serde(default)]
+    pub workers: Vec<WorkerState>,
+}
+
+/// What a worker did since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerState {
+    /// CPU time of its thread in nanoseconds, by the tenth of a second.
+    pub cpu_ns: u64,
+    /// Packets that it got from ports and from the kernel's part of the program.
+    pub packets: u64,
+    /// Times that it looked at all its ports, rings and timers.
+    pub rounds: u64,
+    /// Those of them that found nothing to do.
+    pub idle: u64,
+    /// Times that it slept until there was something to do.
+    pub sleeps: u64,
+}
+
+impl From<WorkerSnapshot> for WorkerState {
+    fn from(WorkerSnapshot { rounds, idle, sleeps, packets, cpu_ns }: WorkerSnapshot) -> Self {
+        WorkerState { cpu_ns, packets, rounds, idle, sleeps }
+    }
 }
 
 /// A timer and what it did since the start.
@@ -433,6 +486,7 @@ impl From<Snapshot> for Counters {
             externs_failed: snapshot.externs_failed.into_iter().collect(),
             controllers_failed: snapshot.controllers.into_iter().map(|own| (own.name, own.failures)).collect(),
             timers: snapshot.timers.into_iter().map(TimerState::named).collect(),
+            workers: snapshot.workers.into_iter().map(WorkerState::from).collect(),
         }
     }
 }

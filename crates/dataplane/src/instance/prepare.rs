@@ -12,7 +12,7 @@ use super::site::{Built, Parts, Site};
 use super::sweep::Sweeper;
 use super::worker_pool::{self, WorkerPool};
 use crate::controller::{Controllers, Named, NamedTables, Waiting};
-use crate::counters::{CounterBlock, PortCounters};
+use crate::counters::{CounterBlock, PortCounters, WorkerCounters};
 use crate::engine::{EngineError, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::{ObservedPort, Observer};
@@ -99,6 +99,8 @@ impl Instance {
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
+        let own: Vec<Arc<WorkerCounters>> = cpus.iter().map(|_| Arc::default()).collect();
+        let observed = (observed, own.clone());
         let observer = Observer::new(counters, observed, options.fast_path.clone(), Some(site.pool.clone()));
         let capture = observer.capture().clone();
         let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
@@ -106,7 +108,7 @@ impl Instance {
             let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;
             let ports = Ports::new(site.pool.clone(), ports, host_of, local, capture.clone());
             let (handover, doorbell) = (site.handovers[index].clone(), site.doorbells[index].clone());
-            Ok((Worker::new(ports, running, handover, doorbell, options.poll), cpu))
+            Ok((Worker::new(ports, running, handover, doorbell, options.poll, own[index].clone()), cpu))
         });
         let workers = workers.collect::<std::io::Result<_>>()?;
         Ok(Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes })
@@ -166,6 +168,7 @@ impl Prepared {
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let controllers = Controllers::start(waiting, &named, observer.roster())?;
         let worker_pool = WorkerPool::start(workers)?;
+        site.fast_path.iter().try_for_each(|path| path.load_aside()).map_err(StartError::FastPath)?;
         Ok(Instance { controllers, worker_pool, site, program, externs, end_counters, tables, observer, sweeper, mtus })
     }
 }

@@ -15,20 +15,21 @@ use baker::ir::{DropId, Program};
 
 use crate::capture::Capture;
 use crate::controller::{ControllerSnapshot, Roster};
-use crate::counters::CounterBlock;
+use crate::counters::{CounterBlock, WorkerCounters};
 use crate::packets::{FrameHolders, FramePool};
-use crate::xdp::{FastPath, Front};
+use crate::xdp::{FastPath, Front, Progress};
 
 pub(crate) use port::ObservedPort;
 use program::Before;
 pub(crate) use program::Observed;
-pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot};
+pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot, WorkerSnapshot};
 
 /// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to
 /// program.
 #[derive(Clone, Debug)]
 pub struct Observer {
     ports: Arc<Vec<ObservedPort>>,
+    workers: Arc<Vec<Arc<WorkerCounters>>>,
     fast_path: Option<Arc<FastPath>>,
     frames: Option<Arc<FramePool>>,
     controllers: Roster,
@@ -39,12 +40,13 @@ pub struct Observer {
 impl Observer {
     pub(crate) fn new(
         observed: Observed,
-        ports: Vec<ObservedPort>,
+        (ports, workers): (Vec<ObservedPort>, Vec<Arc<WorkerCounters>>),
         fast_path: Option<Arc<FastPath>>,
         frames: Option<Arc<FramePool>>,
     ) -> Self {
         let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
-        Observer { ports: Arc::new(ports), fast_path, frames, controllers, capture: Arc::default(), now }
+        let (ports, workers) = (Arc::new(ports), Arc::new(workers));
+        Observer { ports, workers, fast_path, frames, controllers, capture: Arc::default(), now }
     }
 
     /// Of a worker without ports.
@@ -56,7 +58,7 @@ impl Observer {
             externs: None,
             before: Mutex::default(),
         };
-        Observer::new(observed, Vec::new(), None, None)
+        Observer::new(observed, Default::default(), None, None)
     }
 
     /// A program takes over from the one that is there, which may still have packets to finish.
@@ -95,6 +97,11 @@ impl Observer {
         &self.capture
     }
 
+    /// How far the program is in the kernel; `None` where no packets come to a part of it there.
+    pub fn progress(&self) -> Option<Progress> {
+        self.fast_path.as_ref().filter(|path| path.has_ports()).map(|path| path.progress())
+    }
+
     /// Has the kernel's part of the program offer packets to [`Observer::capture`], too, for as long as the result is
     /// there or until another program takes over; `None` where none of it runs in the kernel.
     pub fn capture_in_kernel(&self) -> std::io::Result<Option<Front>> {
@@ -130,6 +137,7 @@ impl Observer {
         }
         snapshot.controllers = self.controllers();
         snapshot.ports = ports;
+        snapshot.workers = self.workers.iter().map(|worker| WorkerSnapshot::of(worker)).collect();
         snapshot
     }
 }

@@ -100,6 +100,7 @@ impl Observed {
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
             controllers: Vec::new(),
+            workers: Vec::new(),
             ports: Vec::new(),
         }
     }

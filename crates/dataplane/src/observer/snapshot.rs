@@ -1,6 +1,9 @@
 //! All counters at one time, by name.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::controller::ControllerSnapshot;
+use crate::counters::WorkerCounters;
 
 /// A port's counters at one time. Packets and bytes since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +40,30 @@ pub struct PortSnapshot {
     pub tx_in_super: u64,
     /// What is wrong at the port now.
     pub error: Option<String>,
+}
+
+/// What a worker did since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerSnapshot {
+    /// See [`WorkerCounters`].
+    pub rounds: u64,
+    /// See [`WorkerCounters`].
+    pub idle: u64,
+    /// See [`WorkerCounters`].
+    pub sleeps: u64,
+    /// See [`WorkerCounters`].
+    pub packets: u64,
+    /// See [`WorkerCounters`].
+    pub cpu_ns: u64,
+}
+
+impl WorkerSnapshot {
+    pub(super) fn of(counters: &WorkerCounters) -> Self {
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let WorkerCounters { rounds, idle, sleeps, packets, cpu_ns } = counters;
+        let [rounds, idle, sleeps, packets, cpu_ns] = [rounds, idle, sleeps, packets, cpu_ns].map(now);
+        WorkerSnapshot { rounds, idle, sleeps, packets, cpu_ns }
+    }
 }
 
 /// What a timer did since the start.
@@ -77,6 +104,8 @@ pub struct Snapshot {
     pub controllers: Vec<ControllerSnapshot>,
     /// Ports.
     pub ports: Vec<PortSnapshot>,
+    /// Workers.
+    pub workers: Vec<WorkerSnapshot>,
 }
 
 impl Snapshot {

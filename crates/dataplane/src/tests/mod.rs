@@ -17,7 +17,7 @@ mod insert_new;
 mod interfaces;
 mod kernel_deadlines;
 pub(crate) mod lending;
-mod live;
+pub(crate) mod live;
 mod offloads;
 mod pcap;
 mod per_worker;

@@ -16,6 +16,7 @@ use codegen::kernel::ARMED_SOON;
 use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
+use crate::counters::WorkerCounters;
 use crate::packets::{Access, Received, RxBatch, Segments};
 use crate::sys::{self, Doorbell};
 use crate::xdp::{Resume, TapRing};
@@ -73,6 +74,7 @@ pub struct Worker {
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
+    counters: Arc<WorkerCounters>,
 }
 
 /// What a worker empties its rings of.
@@ -92,6 +94,7 @@ impl Worker {
         handover: Arc<Handover>,
         doorbell: Arc<Doorbell>,
         mode: PollMode,
+        counters: Arc<WorkerCounters>,
     ) -> Self {
         let ring = program.ring.take();
         let wait = ports.wait_fds().chain([doorbell.fd()]).map(readable).collect();
@@ -106,6 +109,7 @@ impl Worker {
             doorbell,
             mode,
             wait,
+            counters,
         };
         worker.use_ring(ring);
         worker
@@ -148,7 +152,9 @@ impl Worker {
             }
             worked |= self.now.wake_controllers();
             self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
+            WorkerCounters::add(&self.counters.rounds, 1);
             if !worked {
+                WorkerCounters::add(&self.counters.idle, 1);
                 let is_over = |port: &WorkerPort| port.queue.finished();
                 if stop == FINISH && self.now.held() == 0 && self.ports.all.iter().all(is_over) {
                     let since = *finished_since.get_or_insert_with(Instant::now);
@@ -264,6 +270,7 @@ impl Worker {
                 continue;
             }
             worked = true;
+            WorkerCounters::add(&self.counters.packets, packets);
             let access = port.access;
             if port.fast {
                 if let Some(draining) = &mut self.to_drain {
@@ -317,6 +324,7 @@ impl Worker {
                 self.old.iter().for_each(|old| old.context.offline());
                 // Only controllers are in a hurry.
                 let rings = self.exchanges().next().is_some();
+                WorkerCounters::add(&self.counters.sleeps, 1);
                 if rings {
                     self.doorbell.sleep();
                 }
@@ -334,6 +342,7 @@ impl Worker {
 
     fn tick(&mut self) {
         self.handover.see();
+        self.counters.cpu_ns.store(sys::thread_cpu_ns(), Ordering::Relaxed);
         for port in &mut self.ports.all {
             port.queue.tick(&port.counters);
         }

@@ -18,6 +18,7 @@ use codegen::kernel::{Hook, Options, QUEUES};
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
 use super::grace::Grace;
+use super::kernel_part::{Awaited, KernelPart, Progress};
 use super::load::{LoadError, Loaded, PortMaps};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
@@ -26,19 +27,12 @@ use super::partition::{PartitionError, Partitioned, partition, partition_by};
 use super::pins::{Named, Owner, Pins};
 use super::previous::{self, PreviousInstance};
 use super::redirect;
-use super::resume::Resume;
 use super::tap_ring::TapRing;
-use crate::tables::{Carried, Tables, carried};
+use crate::tables::{Carried, carried};
 
 /// The worker that has the packets of a queue, of so many workers.
 pub(crate) fn worker_of(queue: u32, workers: usize) -> usize {
     queue as usize % workers
-}
-
-/// Whether a program tells workers something by their rings: at traffic control also which packets they go on with, and
-/// any may be one.
-fn uses_rings(hook: Hook, kernel: &Program) -> bool {
-    hook == Hook::Tc || kernel.uses_rings()
 }
 
 /// A port to the fast path.
@@ -50,56 +44,11 @@ pub struct PortRole {
     pub host: Option<u8>,
 }
 
-/// One program's part in the kernel, and what it works on.
-#[derive(Debug)]
-pub struct KernelPart {
-    /// The workers' part, whose tables and counters these are.
-    program: Arc<Program>,
-    memory: SharedMemory,
-    loaded: Loaded,
-    resume: Arc<Resume>,
-    generation: u16,
-    /// It tells workers something by their rings.
-    uses_rings: bool,
-}
-
-impl KernelPart {
-    /// The workers' part.
-    pub(crate) fn program(&self) -> &Arc<Program> {
-        &self.program
-    }
-
-    /// The tables of both parts.
-    pub(crate) fn tables(&self) -> &Arc<Tables> {
-        self.memory.tables()
-    }
-
-    /// What the kernel has counted.
-    pub(crate) fn counter(&self, slot: usize) -> u64 {
-        self.memory.counter(slot)
-    }
-
-    /// Packets that the kernel could not send to a port, whatever program ran.
-    pub(crate) fn failed(&self, port: u8) -> u64 {
-        self.memory.failed(port)
-    }
-
-    /// Where workers go on.
-    pub(crate) fn resume(&self) -> &Arc<Resume> {
-        &self.resume
-    }
-
-    /// What tells it apart from the one that it takes over from.
-    pub(crate) fn generation(&self) -> u16 {
-        self.generation
-    }
-}
-
 /// What is at the ports, whatever program runs there.
 #[derive(Debug)]
 pub struct FastPath {
     hook: Hook,
-    ports: PortMaps,
+    pub(super) ports: PortMaps,
     /// Whether packets may come in several fragments, to any program that runs: workers ask while one takes over from
     /// another.
     takes_pieces: bool,
@@ -108,18 +57,21 @@ pub struct FastPath {
     /// Counts what could not be sent; none where the kernel does not tell.
     failed: Option<Failed>,
     /// Where it outlasts the process.
-    pins: Option<Pins>,
-    state: Mutex<State>,
+    pub(super) pins: Option<Pins>,
+    /// What the first program's stand-in stands in for. Whoever holds the lock loads it.
+    pub(super) awaited: Mutex<Option<Awaited>>,
+    pub(super) state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     part: Arc<KernelPart>,
+    pub(super) progress: Progress,
     /// What lets the kernel's readers of tables be waited for, while the program runs.
-    grace: Option<Grace>,
+    pub(super) grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
     /// Which program was put in front last, counted.
-    front: u64,
+    pub(super) front: u64,
     /// Numbers of ports by the indexes of their interfaces.
     numbers: Vec<(u32, u8)>,
     /// By worker, once a program has a use for them; for all programs after it, too.
@@ -159,11 +111,11 @@ impl FastPath {
         let ports = loaded.ports().clone().complete(hook, &split.kernel.name)?;
         let devices = ports.devices.as_deref().filter(|_| hook == Hook::Xdp);
         let failed = devices.and_then(|devices| Failed::count(devices, memory.map()).ok());
-        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(hook, split)));
-        let uses_rings = uses_rings(hook, &split.kernel);
-        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0, uses_rings });
+        let program = Arc::new(split.workers.clone());
+        let part = Arc::new(KernelPart::new(hook, split, program, (memory, loaded), 0));
         let state = Mutex::new(State {
             part,
+            progress: Progress::Loaded,
             grace: None,
             links: Vec::new(),
             front: 0,
@@ -171,7 +123,7 @@ impl FastPath {
             rings: Vec::new(),
             previous: None,
         });
-        Ok(FastPath { hook, ports, takes_pieces, idle, failed, pins: None, state })
+        Ok(FastPath { hook, ports, takes_pieces, idle, failed, pins: None, awaited: Mutex::new(None), state })
     }
 
     /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this
@@ -186,6 +138,11 @@ impl FastPath {
         Ok(may_be_private)
     }
 
+    /// Whether a process before has left something, which runs until this one starts.
+    pub fn has_previous(&self) -> bool {
+        self.lock().previous.is_some()
+    }
+
     /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it
     /// left nothing.
     pub(crate) fn inherit(&self) -> Option<usize> {
@@ -196,16 +153,15 @@ impl FastPath {
 
     /// As much of a program as the kernel takes, to take over from the one that is there. Nothing changes yet.
     pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, PartitionError> {
+        self.load_awaited();
         let before = self.part();
-        let generation = before.generation.wrapping_add(1);
+        let generation = before.generation().wrapping_add(1);
         let options = Options { hook: self.hook, generation, frags: self.takes_pieces, ..Options::default() };
         let partitioned = partition_by(program, options.hook, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
-            let resume = Arc::new(Resume::new(self.hook, split));
-            let uses_rings = uses_rings(self.hook, &split.kernel);
-            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation, uses_rings }))
+            Ok(Arc::new(KernelPart::new(self.hook, split, workers, (memory, loaded), generation)))
         })?;
         let carried = carried(&before.program, &partitioned.split.workers);
         Ok(NextPart { partitioned, carried })
@@ -266,7 +222,7 @@ impl FastPath {
         let attached = match self.kept(interface, netlink) {
             Some(link) => Attached::kept(self.hook, link, interface),
             None => {
-                let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
+                let program = if state.grace.is_some() { state.part.loaded().program() } else { &self.idle };
                 let attached = Attached::at(self.hook, program, interface, netlink)?;
                 if let Some(pins) = &self.pins {
                     pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
@@ -315,9 +271,9 @@ impl FastPath {
     }
 
     /// Gives names to a program that is about to run; its number.
-    fn name(&self, part: &KernelPart) -> io::Result<Option<u32>> {
+    pub(super) fn name(&self, part: &KernelPart) -> io::Result<Option<u32>> {
         let Some(pins) = &self.pins else { return Ok(None) };
-        let (loaded, memory) = (&part.loaded, &part.memory);
+        let (loaded, memory) = (part.loaded(), &part.memory);
         let maps = [
             ("devices", self.ports.devices.as_deref()),
             ("sockets", self.ports.sockets.as_deref()),
@@ -354,7 +310,7 @@ impl FastPath {
         let mut previous = state.previous.take();
         // What has changed since, so that little is left to change until the other program is there.
         previous.iter_mut().for_each(|previous| previous.catch_up(&part.program, part.tables()));
-        Self::put(&state, part.loaded.program())?;
+        Self::put(&state, part.loaded().program())?;
         if let Some(mut previous) = previous {
             // Its end waits for what of the program before runs now.
             drop(Grace::start(part.tables().clone())?);
@@ -371,8 +327,9 @@ impl FastPath {
         let mut state = self.lock();
         let grace = Grace::start(part.tables().clone())?;
         let named = self.name(&part);
-        state.part = part;
-        let put = Self::put(&state, state.part.loaded.program());
+        (state.part, state.progress) = (part, Progress::Loaded);
+        state.front += 1;
+        let put = Self::put(&state, state.part.loaded().program());
         // The end of the old one waits for whatever runs now.
         state.grace = Some(grace);
         let named = named.and_then(|named| self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named)));
@@ -384,13 +341,18 @@ impl FastPath {
         self.lock().numbers.iter().find(|(own, _)| *own == interface).map(|(_, number)| *number)
     }
 
+    /// Whether what was put in front with this number is there.
+    pub(super) fn is_front(&self, number: u64) -> bool {
+        self.lock().front == number
+    }
+
     /// Puts a program that is made for it in front of the one that runs, in place of one that is there; its number.
     pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<u64> {
         let mut state = self.lock();
         state.front += 1;
         // Otherwise it does not run, or not yet.
         if state.grace.is_some() {
-            Self::put(&state, &make(&state.part.loaded)?)?;
+            Self::put(&state, &make(state.part.loaded())?)?;
         }
         Ok(state.front)
     }
@@ -400,7 +362,7 @@ impl FastPath {
         let state = self.lock();
         if state.grace.is_some() && state.front == number {
             // Where a link cannot be changed its interface is gone.
-            let _ = Self::put(&state, state.part.loaded.program());
+            let _ = Self::put(&state, state.part.loaded().program());
         }
     }
 
@@ -421,12 +383,12 @@ impl FastPath {
     }
 
     /// Puts a program at all links, also where one fails.
-    fn put(state: &State, program: &OwnedFd) -> io::Result<()> {
+    pub(super) fn put(state: &State, program: &OwnedFd) -> io::Result<()> {
         let links = state.links.iter().filter_map(Weak::upgrade);
         links.map(|link| link.replace(program)).fold(Ok(()), io::Result::and)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -125,6 +125,11 @@ impl Front {
         Ok(Front { path: Arc::downgrade(path), number, ring })
     }
 
+    /// Whether it still is in front of what runs.
+    pub fn is_there(&self) -> bool {
+        self.path.upgrade().is_some_and(|path| path.is_front(self.number))
+    }
+
     /// Offers what has been copied. What is behind the copied bytes counts as zeros.
     pub fn offer(&self, capture: &Capture) {
         let Some(path) = self.path.upgrade().filter(|_| capture.is_wanted()) else { return };

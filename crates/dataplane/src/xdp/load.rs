@@ -8,7 +8,7 @@ use std::time::Duration;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::{self, Accepted, Refusal, Tier, TierError};
+use codegen::bpf::{self, Accepted, Known, Refusal, Tier, TierError};
 use codegen::kernel::{Hook, Location, MapUse, Object, Options, QUEUES};
 
 use super::memory::SharedMemory;
@@ -199,6 +199,20 @@ impl Loaded {
             code.parts.push((ppf, object));
         }
         Ok((maps.loaded(first, tier), code))
+    }
+
+    /// Whether the kernel has taken a program before, as [`Loaded::compile`] would find it on disk: how many
+    /// instructions that were, or what was too much; `None` where that is not known.
+    pub(super) fn known(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+    ) -> Option<Result<usize, LoadError>> {
+        Some(match bpf::known(program, packets, memory.memory(), options, &verifier())? {
+            Known::Accepted(instructions) => Ok(instructions),
+            Known::TooMuch(ppf, why) => Err(too_much(program, TierError::Ppf(ppf, CodegenError::Found(why).into()))),
+        })
     }
 
     /// Loads code for a memory.

@@ -67,6 +67,22 @@ pub fn partition(
     })
 }
 
+/// Places a program as [`partition`] would, where the kernel has taken it before: how many instructions that were.
+/// Nothing is loaded. `None` where it is not known.
+pub fn partition_known(
+    program: &Program,
+    packets: Level,
+    options: Options,
+) -> Result<Option<Partitioned<(SharedMemory, usize)>>, PartitionError> {
+    let partitioned = partition_by(program, options.hook, |split| {
+        let memory = SharedMemory::new(&split.workers)?;
+        let known = Loaded::known(&split.kernel, packets, &memory, options).transpose()?;
+        Ok(known.map(|instructions| (memory, instructions)))
+    })?;
+    let Partitioned { placement, too_much, split, made } = partitioned;
+    Ok(made.flatten().map(|made| Partitioned { placement, too_much, split, made: Some(made) }))
+}
+
 /// What the kernel says of code.
 #[derive(Debug)]
 pub enum KernelAnswer {

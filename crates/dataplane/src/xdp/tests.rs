@@ -3,6 +3,7 @@
 mod deadlines;
 mod fragments;
 mod pins;
+mod stand_in;
 mod taps;
 mod tc;
 

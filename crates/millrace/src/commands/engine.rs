@@ -13,10 +13,14 @@ use codegen::OptLevel;
 use codegen::kernel::{Hook, Options};
 use control::socket::Graph;
 use dataplane::ports::{Driver, kernel_options};
-use dataplane::xdp::{FastPath, LoadError, PartitionError, Partitioned, partition};
+use dataplane::xdp::{FastPath, LoadError, PartitionError, Partitioned, Progress, partition, partition_known};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
+
+/// Instructions of a program that the kernel verifies for so long, a tenth of a second or more, that workers have all
+/// packets meanwhile.
+const LARGE: usize = 20_000;
 
 /// What runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -143,6 +147,15 @@ pub fn choose(
                     );
                 }
             }
+            if path.has_previous() {
+                // That one runs meanwhile.
+                path.load_awaited();
+            }
+            match path.progress() {
+                Progress::Loaded => {}
+                Progress::Loading => about += "; workers have all packets until the kernel has verified it",
+                Progress::Refused(why) => return Err(Failure::refused(why)),
+            }
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
             }
@@ -181,8 +194,16 @@ struct Fast {
     about: String,
 }
 
-/// Compiles and loads it.
+/// Compiles and loads it; where the kernel has taken a large one before, its stand-in.
 fn fast_path(program: &Program, level: Level, options: Options) -> Result<Fast, Refusal> {
+    if let Some(known) = partition_known(program, level, options).map_err(Refusal::Kernel)?
+        && let Partitioned { placement, too_much, split, made: Some((memory, instructions)) } = known
+        && instructions >= LARGE
+    {
+        let about = about(options.hook, program, &placement, &too_much);
+        let path = FastPath::with_stand_in(&split, memory, level, options);
+        return Ok(Fast { path: path.map_err(|error| Refusal::Kernel(error.into()))?, split, placement, about });
+    }
     let mut partitioned = partition(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = partitioned.made.take() else {
         return Err(Refusal::Nothing(partitioned.why_nothing(program)));

@@ -25,7 +25,7 @@ use super::engine::{self, Chosen, Engine, choose};
 use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
-use super::watch::{ControllerWatch, PortWatch};
+use super::watch::{ControllerWatch, KernelWatch, PortWatch};
 use crate::apps;
 use crate::apps::Source;
 use crate::compiled;
@@ -101,8 +101,8 @@ fn drivers() -> String {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let compilation = apps::check(&source)?;
-    let program = apps::lower(&source, &compilation)?;
-    let config = configuration(&source, args.config.as_ref(), &program)?;
+    let declared = apps::declarations(&source, &compilation)?;
+    let config = configuration(&source, args.config.as_ref(), &declared)?;
     let ports = ports(&config, &args.ports, args.access)?;
     let hook = engine::hook(args.engine, &ports)?;
     let program = apps::lower_for(hook, &source, &compilation)?;
@@ -222,10 +222,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
     let mut controllers = ControllerWatch::new(observer.clone());
+    let mut kernel = KernelWatch::new(observer.clone());
     let mut watch = PortWatch::new(observer);
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
+        kernel.look();
         if hung_up.swap(false, Ordering::Relaxed) {
             control::line_log::reopen_all();
         }
@@ -336,6 +338,7 @@ fn about(
         program: program.into(),
         config: None,
         engine: engine.into(),
+        kernel: None,
         workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),

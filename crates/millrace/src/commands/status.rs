@@ -42,9 +42,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `running`, or which controllers do not.
+/// `running`, or which controllers or parts in the kernel do not.
 fn state(status: &Status) -> String {
-    let all = status.controllers.iter().filter(|(_, own)| own.state != "running");
-    let wrong: Vec<String> = all.map(|(name, own)| format!("{name} {}", own.state)).collect();
+    let all = status.controllers.iter().map(|(name, own)| (&**name, &*own.state));
+    let kernel = status.kernel.iter().map(|kernel| ("kernel", &*kernel.state));
+    let wrong = all.chain(kernel).filter(|(_, state)| *state != "running");
+    let wrong: Vec<String> = wrong.map(|(name, state)| format!("{name} {state}")).collect();
     if wrong.is_empty() { "running".into() } else { wrong.join(", ") }
 }

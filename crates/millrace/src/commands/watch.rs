@@ -4,8 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use cli::say;
+
 use dataplane::Observer;
 use dataplane::controller::{ControllerSnapshot, ControllerState};
+use dataplane::xdp::Progress;
 
 /// Said once of a port, with the first such packet; they are counted.
 const UNFINISHED: &str =
@@ -59,6 +62,44 @@ impl PortWatch {
                 tracing::warn!(port = name, "{name}: {OVERSIZE}");
             }
         }
+    }
+}
+
+/// Says when the kernel has verified the program's part for it.
+pub struct KernelWatch {
+    observer: Observer,
+    started: Instant,
+    is_awaited: bool,
+}
+
+impl KernelWatch {
+    /// Of an instance that just started.
+    pub fn new(observer: Observer) -> Self {
+        let is_awaited = observer.progress() == Some(Progress::Loading);
+        KernelWatch { observer, started: Instant::now(), is_awaited }
+    }
+
+    /// To be called several times a second.
+    pub fn look(&mut self) {
+        if !self.is_awaited {
+            return;
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        match self.observer.progress() {
+            Some(Progress::Loading) => return,
+            Some(Progress::Loaded) => {
+                say!("engine: the kernel has verified its part of the program, which runs there now");
+                tracing::info!(seconds, "the kernel runs its part of the program");
+            }
+            Some(Progress::Refused(why)) => {
+                tracing::error!(
+                    seconds,
+                    "the kernel does not take its part of the program, so workers have all packets: {why}"
+                );
+            }
+            None => {}
+        }
+        self.is_awaited = false;
     }
 }
 

@@ -29,11 +29,13 @@ mod timer;
 mod waiting;
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use super::build::{Builder, Var};
-use super::{BlockId, DropReason, Limits, Op, Ppf, PpfId, Program, Sums, Table, TableId, Timer, Ty, Value};
+use super::{BlockId, Body, DropReason, Limits, Op, Ppf, PpfId, Program, Sums, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 use crate::check::own::OwnFields;
+use crate::parallel;
 use crate::source::Span;
 
 /// Lowers a checked program.
@@ -47,7 +49,24 @@ pub fn lower_with_operations(program: &hir::Program) -> Program {
     lower_with(program, Sums::Operations { whole: Vec::new() })
 }
 
-fn lower_with(program: &hir::Program, sums: Sums) -> Program {
+/// What a program declares, without code: PPFs and controllers, channels, tables, layouts, metadata. Configurations are
+/// read by it, before it is known which hook to lower for.
+pub fn declarations(program: &hir::Program) -> Program {
+    let mut declared = declared(program, Sums::Arithmetic);
+    let ppf = |ppf: &hir::Ppf| Ppf {
+        name: ppf.name.clone(),
+        protocol: ppf.protocol,
+        pin: ppf.pin,
+        body: Body::default(),
+        span: Some(ppf.span),
+    };
+    declared.ppfs = program.ppfs.iter().map(ppf).collect();
+    declared.limits = limits(program, 0);
+    declared
+}
+
+/// All but PPFs, timers, and what follows from these.
+fn declared(program: &hir::Program, sums: Sums) -> Program {
     let mut lowered = Program {
         name: program.name.clone(),
         protocols: program.protocols.clone(),
@@ -66,11 +85,23 @@ fn lower_with(program: &hir::Program, sums: Sums) -> Program {
         limits: Default::default(),
         sums,
     };
-    let operations = lowered.sums != Sums::Arithmetic;
     group::declare(program, &mut lowered);
     queue::declare(program, &mut lowered);
-    for (ppf, id) in program.ppfs.iter().zip(0..) {
-        let (body, whole) = lower_body(program, operations, |lowering| lowering.ppf(ppf));
+    lowered
+}
+
+fn limits(program: &hir::Program, created: u32) -> Limits {
+    let hir::Program { headroom, front, copies, encap, .. } = *program;
+    Limits { headroom, front, copies, encap, created }
+}
+
+fn lower_with(program: &hir::Program, sums: Sums) -> Program {
+    let mut lowered = declared(program, sums);
+    let operations = lowered.sums != Sums::Arithmetic;
+    let length = |ppf: &hir::Ppf| (ppf.span.end - ppf.span.start) as usize;
+    let lower = |ppf: &hir::Ppf| Ok::<_, Infallible>(lower_body(program, operations, |lowering| lowering.ppf(ppf)));
+    let Ok(bodies) = parallel::each(&program.ppfs, length, lower);
+    for ((ppf, (body, whole)), id) in program.ppfs.iter().zip(bodies).zip(0..) {
         if let (Sums::Operations { whole: found }, Some(span)) = (&mut lowered.sums, whole) {
             found.push((PpfId(id), span));
         }
@@ -91,9 +122,7 @@ fn lower_with(program: &hir::Program, sums: Sums) -> Program {
     if lowered.port_mtus().is_some_and(|id| !looks_up(&lowered, id)) {
         lowered.tables.pop();
     }
-    let created = created(&lowered);
-    let hir::Program { headroom, front, copies, encap, .. } = *program;
-    lowered.limits = Limits { headroom, front, copies, encap, created };
+    lowered.limits = limits(program, created(&lowered));
     lowered
 }
 
@@ -110,7 +139,7 @@ fn lower_body<'p>(
     program: &'p hir::Program,
     operations: bool,
     lower: impl Fn(&mut Lowering<'p>),
-) -> (super::Body, Option<Option<Span>>) {
+) -> (Body, Option<Option<Span>>) {
     let mut changed = BTreeSet::new();
     loop {
         let mut lowering = Lowering::new(program, operations, changed);

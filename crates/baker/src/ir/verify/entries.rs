@@ -13,6 +13,8 @@
 //! All sets start full and shrink until nothing changes. Known pointers are those of a look-up in an array at an index
 //! that is always in range, those behind a test, and those chosen among known ones.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{Analyses, Errors};
 use crate::ir::analysis::Definition;
 use crate::ir::arith::mask;
@@ -66,18 +68,18 @@ impl Pointers {
     }
 }
 
-/// A set of pointers, one bit each.
+/// A set of pointers, one bit each. There are many sets, and few bodies have more than 128 pointers.
 #[derive(Clone, PartialEq)]
-struct Set(Vec<u64>);
+struct Set(SmallVec<[u64; 2]>);
 
 impl Set {
     fn empty(pointers: usize) -> Set {
-        Set(vec![0; pointers.div_ceil(64)])
+        Set(smallvec![0; pointers.div_ceil(64)])
     }
 
     /// Everything: what holds where nothing comes by.
     fn full(pointers: usize) -> Set {
-        Set(vec![u64::MAX; pointers.div_ceil(64)])
+        Set(smallvec![u64::MAX; pointers.div_ceil(64)])
     }
 
     fn has(&self, number: usize) -> bool {

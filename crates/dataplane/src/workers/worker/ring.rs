@@ -8,6 +8,7 @@ use codegen::kernel::{Armed, Punt, Tap};
 
 use super::Worker;
 use super::{Access, Received, RxBatch, add};
+use crate::counters::WorkerCounters;
 use crate::packets::{Segments, inferred};
 use crate::xdp::{Resume, Taken};
 
@@ -80,6 +81,7 @@ impl Worker {
         now.count_drops(DropId::TAP_FULL, oversize - at_ports);
         now.count_drops(DropId::MALFORMED, refused);
         if packets > 0 {
+            WorkerCounters::add(&self.counters.packets, packets);
             self.resume(received.frames(), Access::InPlace);
         }
         packets > 0 || self.ring.as_ref().is_some_and(|ring| ring.read() != before)
