@@ -55,7 +55,11 @@ impl Line {
             let cpu = MIDDLE_CPU.to_string();
             network.middle.command("taskset").args(["-c", &cpu]).args(command).spawn().map_err(text)
         };
-        let running = command.map(run).transpose()?;
+        let mut running = command.map(run).transpose()?;
+        if let Some(running) = running.as_mut().filter(|_| is_millrace) {
+            // What the kernel verifies meanwhile is not to be measured.
+            running.wait_for_start(PATIENCE).map_err(text)?;
+        }
         let mut line = Line { running, network, address, threads: Vec::new(), _scratch: scratch };
         line.wait()?;
         if let Some(running) = line.running.as_ref().filter(|_| is_millrace) {
@@ -89,7 +93,7 @@ impl Line {
 }
 
 /// The command that runs Millrace.
-fn millrace(application: &str, config: &str) -> Result<Vec<String>, String> {
+pub fn millrace(application: &str, config: &str) -> Result<Vec<String>, String> {
     let program = crate::millrace_beside()?;
     let arguments = ["run", application, "-c", config, "--no-socket"];
     Ok(std::iter::once(program.as_str()).chain(arguments).map(str::to_owned).collect())

@@ -26,6 +26,7 @@ pub mod cases;
 pub mod config;
 pub mod document;
 pub mod entries;
+pub mod exits;
 pub mod line_log;
 pub mod messages;
 pub mod packet;

@@ -118,9 +118,9 @@ export class GraphView {
       } else if (own.step === "dropped") this.way.lost.add(ppf);
       else if (own.step === "left") {
         if (own.channel) this.way.channels.add(own.channel);
-        const [kind, ...rest] = own.to.split(" ");
-        this.way.ends.add(kind === "port" ? `port ${rest.join(" ")} tx` : own.to);
-        if (kind === "port") this.way.ends.add("tx");
+        const [kind, ...rest] = own.to.split(" "), name = rest.join(" ");
+        if (kind === "port") this.way.ends.add("tx").add(`port ${name} tx`);
+        else this.way.ends.add(kind === "controller" ? name : own.to);
       }
     }
     if (trace) this.way.ends.add("rx").add(`port ${trace.port} rx`);
@@ -135,7 +135,8 @@ export class GraphView {
       node.group.classList.toggle("lost", lost.has(node.name));
     }
     for (const edge of this.edges) {
-      const walked = edge.port ? on(edge.from) && on(edge.to) : edge.channels.some((own) => channels.has(own.channel));
+      // Others put packets into the same channel.
+      const walked = on(edge.from) && (edge.port ? on(edge.to) : edge.channels.some((own) => channels.has(own.channel)));
       edge.group.classList.toggle("walked", walked);
     }
   }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use control::application::Registry;
 use control::entries::{Notation, PortNames};
+use control::exits::Exits;
 use control::socket::{About, Graph, Overview, Service, Shown};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};
@@ -39,7 +40,7 @@ pub fn start() -> (Arc<Service>, Instance) {
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
     let graph = Graph::new(program, |_| "interp");
-    let shown = Shown::new(program.clone(), graph, notation, instance.tables());
+    let shown = Shown::new(program.clone(), (graph, Exits::new(&ports)), notation, instance.tables());
     let overview = Arc::new(Overview::new(about, shown, instance.observer(), Registry::default()));
     (Arc::new(Service::new(overview, stop, reload)), instance)
 }

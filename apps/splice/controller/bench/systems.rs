@@ -72,14 +72,26 @@ impl System {
         !matches!(self, System::Millrace(placement) if placement != Placement::TrafficControl)
     }
 
-    /// Starts it.
-    pub fn start(self, links: Links) -> Result<Line, String> {
-        let middle = match self {
+    /// How the middle's interfaces are set up for it.
+    pub fn middle(self) -> Middle {
+        match self {
             System::Direct => Middle::Nothing,
             System::Millrace(Placement::TrafficControl) => Middle::TcPorts,
             System::Millrace(_) => Middle::Ports,
             _ => Middle::Host,
-        };
+        }
+    }
+
+    /// The configuration of Millrace.
+    pub fn config(self) -> Option<String> {
+        match self {
+            System::Millrace(placement) => Some(millrace(placement)),
+            _ => None,
+        }
+    }
+
+    /// Starts it.
+    pub fn start(self, links: Links) -> Result<Line, String> {
         let program = match self {
             System::Direct | System::Kernel => Program::None,
             System::Haproxy(more) => {
@@ -98,7 +110,7 @@ impl System {
             System::Millrace(placement) => Program::Millrace("splice", millrace(placement)),
         };
         let address = if matches!(self, System::Direct | System::Kernel) { REAL[0] } else { VIRTUAL };
-        Line::start(middle, links, program, address)
+        Line::start(self.middle(), links, program, address)
     }
 }
 

@@ -13,15 +13,17 @@ use super::line::Writer;
 use super::protocol::{Code, Entry, Found, MAX_FOUND, Refusal, Reply, TableInfo};
 use super::reply::done;
 use crate::entries::{EntryError, EntryFault, Notation, text};
+use crate::exits::Exits;
 use crate::messages::list;
 use crate::packet::{self, Condition};
-use crate::walk::{Namer, Step};
+use crate::walk::{Namer, Step, What};
 
 /// A program with its tables.
 pub struct Shown {
     program: Arc<Program>,
     notation: Notation,
     graph: Graph,
+    exits: Exits,
     /// Writers one after the other: the data plane would not mind, but `table_set` reads what it wrote.
     tables: Mutex<TableAccess>,
     /// The same, for those who only count.
@@ -43,10 +45,15 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Shown {
-    /// With how it is wired, its tables, and the notation of their entries.
-    pub fn new(program: Arc<Program>, graph: Graph, notation: Notation, tables: TableAccess) -> Arc<Self> {
+    /// With how it is wired, what becomes of packets that leave it, its tables, and the notation of their entries.
+    pub fn new(
+        program: Arc<Program>,
+        (graph, exits): (Graph, Exits),
+        notation: Notation,
+        tables: TableAccess,
+    ) -> Arc<Self> {
         let counted = tables.clone();
-        Arc::new(Shown { program, notation, graph, tables: Mutex::new(tables), counted })
+        Arc::new(Shown { program, notation, graph, exits, tables: Mutex::new(tables), counted })
     }
 
     /// How it is wired.
@@ -66,8 +73,10 @@ impl Shown {
         let walk = machine.walk(Program::RX, packet, &[port.into()], Some(walker.source.clone()));
         let engine = |ppf: &str| self.graph.nodes.iter().find(|node| node.name == ppf)?.engine.clone();
         let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine };
-        let reason = walk.drop_reason().map(|reason| self.program.drop_reasons[reason.0 as usize].name.clone());
-        (namer.steps(packet, &walk), reason)
+        let steps = self.exits.follow(&self.program, port, namer.steps(packet, &walk));
+        let reason = |step: &Step| if let What::Dropped { reason } = &step.what { Some(reason.clone()) } else { None };
+        let reason = steps.iter().find_map(reason);
+        (steps, reason)
     }
 
     /// The name of a port.

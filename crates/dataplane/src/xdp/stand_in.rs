@@ -1,7 +1,7 @@
 //! The kernel verifies a large program for a second or more. Where it has taken the program before, an instance starts
 //! with a stand-in, which hands all packets over as they were received, and the program takes its place when it is
-//! verified. To workers, which have all PPFs, both are the same: they work on the same tables and counters, and go on in
-//! the same way. Packets that are with workers at that moment may be overtaken.
+//! verified. To workers, which have all PPFs, both are the same: they work on the same tables and counters, and go on
+//! in the same way. Packets that are with workers at that moment may be overtaken.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ use super::load::{LoadError, Loaded};
 use super::memory::SharedMemory;
 
 impl FastPath {
-    /// As [`FastPath::of`], of a program that is not loaded yet: from [`FastPath::start`] on its stand-in hands all packets over, and
-    /// [`FastPath::load_aside`] has the program take that one's place.
+    /// As [`FastPath::of`], of a program that is not loaded yet: from [`FastPath::start`] on its stand-in hands all
+    /// packets over, and [`FastPath::load_aside`] has the program take that one's place.
     pub fn with_stand_in(
         split: &Split,
         memory: SharedMemory,

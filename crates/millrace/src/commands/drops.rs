@@ -1,4 +1,4 @@
-//! `millrace drops`: the packets that a running instance has dropped since its start, by reason, and an example of each.
+//! `millrace drops`: the packets that a running instance has dropped since its start, by reason, with examples.
 
 use std::fmt::Write as _;
 use std::time::Instant;

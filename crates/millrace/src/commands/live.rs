@@ -13,6 +13,7 @@ use control::application::{AnyReloads, AnySettings, Registry};
 use control::applications::{self, KeptOfAll, SettingsWays};
 use control::config::{Config, changes};
 use control::entries::{Notation, PortNames};
+use control::exits::Exits;
 use control::socket::{Reloaded, Shown};
 use control::state::Persister;
 use dataplane::ports::{Gso, OwnAddresses, PortSpec};
@@ -87,6 +88,8 @@ pub struct Reread {
     pub packets: Packets,
     /// Of the ports.
     pub names: PortNames,
+    /// What these do with packets that leave the program.
+    pub exits: Exits,
 }
 
 /// A running instance.
@@ -282,6 +285,6 @@ impl State {
         (self.settings, self.kept) = (settings, kept_of_all);
         self.registry.replace(needed.query_targets, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
-        Ok(Shown::new(program, graph, notation, tables))
+        Ok(Shown::new(program, (graph, reread.exits.clone()), notation, tables))
     }
 }

@@ -14,6 +14,7 @@ use codegen::cache;
 use control::application::Registry;
 use control::config::{Config, Control, Metrics, WebAddress, changes};
 use control::entries::{Notation, PortNames};
+use control::exits::Exits;
 use control::socket::{About, Claim, ClaimError, Overview, Server, Service, Shown, SocketDirectory, SocketNameError};
 use control::state::{self, Persister, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
@@ -181,7 +182,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let observer = instance.observer();
     let names = PortNames::new(&ports);
     let graph = engine::graph(&whole, placement.as_ref().filter(|_| in_kernel), hook, kind);
-    let shown = Shown::new(program.clone(), graph, Notation::new(program, names.clone()), instance.tables());
+    let exits = Exits::new(&ports);
+    let shown =
+        Shown::new(program.clone(), (graph, exits.clone()), Notation::new(program, names.clone()), instance.tables());
     let configured = config.configured(instance.program());
     let kept = needed.kept;
     let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables(), kept.clone());
@@ -199,6 +202,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         hook,
         packets: args.packets.clone(),
         names,
+        exits,
     };
     let config_file = read.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let about = self::about(&options.name, &source.name, engine, &options, &cpus, &ports);

@@ -156,13 +156,6 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Why the packet, or one that was made of it, was dropped; the first reason.
-    pub fn drop_reason(&self) -> Option<DropId> {
-        self.steps
-            .iter()
-            .find_map(|step| if let WalkStep::Dropped { reason, .. } = step { Some(*reason) } else { None })
-    }
-
     fn note(&mut self, step: WalkStep) {
         match self.steps.len() < MOST {
             true => self.steps.push(step),

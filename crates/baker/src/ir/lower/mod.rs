@@ -98,9 +98,9 @@ fn limits(program: &hir::Program, created: u32) -> Limits {
 fn lower_with(program: &hir::Program, sums: Sums) -> Program {
     let mut lowered = declared(program, sums);
     let operations = lowered.sums != Sums::Arithmetic;
-    let length = |ppf: &hir::Ppf| (ppf.span.end - ppf.span.start) as usize;
     let lower = |ppf: &hir::Ppf| Ok::<_, Infallible>(lower_body(program, operations, |lowering| lowering.ppf(ppf)));
-    let Ok(bodies) = parallel::each(&program.ppfs, length, lower);
+    // How long one is is known once functions are inlined.
+    let Ok(bodies) = parallel::each(&program.ppfs, |_| parallel::SMALL, lower);
     for ((ppf, (body, whole)), id) in program.ppfs.iter().zip(bodies).zip(0..) {
         if let (Sums::Operations { whole: found }, Some(span)) = (&mut lowered.sums, whole) {
             found.push((PpfId(id), span));
