@@ -1,6 +1,8 @@
 //! `bench eyes`: what it costs to look. The L3 switch forwards at full rate in the kernel while a monitoring system
 //! scrapes it each second, the web page is open, and packets are traced; against the same without anybody who looks.
+//! Then a splicer with many connections is looked at ([`sessions`]).
 
+mod sessions;
 mod watchers;
 
 use std::time::Duration;
@@ -67,6 +69,8 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     results.add(CASE, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", losses);
     results.add(CASE, SYSTEM, "packets_lost", "of those sent in a window", lost);
     results.add(CASE, SYSTEM, "packets_traced", "in a window", traced);
+    drop((instance, line));
+    sessions::measure(effort, &mut results)?;
     Ok(results)
 }
 

@@ -70,6 +70,15 @@ pub const FIGURES: &[Figure] = &[
     }),
     gauge("instance_uptime_ms", &[], "Time since the start", |seen, add| add(&[], seen.status.uptime_ms)),
     gauge("workers", &[], "Threads that process packets", |seen, add| add(&[], seen.status.workers as u64)),
+    gauge(
+        "kernel_part_loaded",
+        &[],
+        "1 where the kernel runs its part of the program, 0 while workers have all packets",
+        |seen, add| {
+            let kernel = seen.status.kernel.iter();
+            kernel.for_each(|kernel| add(&[], u64::from(kernel.state == "running")));
+        },
+    ),
     counter("worker_cpu_ns_total", &["worker"], "CPU time of a worker's thread", |seen, add| {
         workers(seen, add, |worker| worker.cpu_ns);
     }),

@@ -13,7 +13,7 @@ mod controller;
 mod packets;
 mod rates;
 mod start;
-mod systems;
+pub mod systems;
 
 use crate::Effort;
 use crate::results::Results;

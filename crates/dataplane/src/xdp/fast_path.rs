@@ -103,6 +103,12 @@ impl FastPath {
         Ok(Some((Arc::new(split.workers), path)))
     }
 
+    /// As [`FastPath::of`], of a program that is not loaded yet.
+    pub fn load(split: &Split, memory: SharedMemory, packets: Level, options: Options) -> Result<Self, LoadError> {
+        let loaded = Loaded::compile(&split.kernel, packets, &memory, options)?;
+        Self::of(split, memory, loaded)
+    }
+
     /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
     pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
         let (hook, takes_pieces) = (loaded.hook(), loaded.takes_pieces());
@@ -271,9 +277,9 @@ impl FastPath {
     }
 
     /// Gives names to a program that is about to run; its number.
-    pub(super) fn name(&self, part: &KernelPart) -> io::Result<Option<u32>> {
+    pub(super) fn name(&self, part: &KernelPart, loaded: &Loaded) -> io::Result<Option<u32>> {
         let Some(pins) = &self.pins else { return Ok(None) };
-        let (loaded, memory) = (part.loaded(), &part.memory);
+        let memory = &part.memory;
         let maps = [
             ("devices", self.ports.devices.as_deref()),
             ("sockets", self.ports.sockets.as_deref()),
@@ -306,7 +312,7 @@ impl FastPath {
         let mut state = self.lock();
         let part = state.part.clone();
         state.grace = Some(Grace::start(part.tables().clone())?);
-        let named = self.name(&part)?;
+        let named = self.name(&part, part.loaded())?;
         let mut previous = state.previous.take();
         // What has changed since, so that little is left to change until the other program is there.
         previous.iter_mut().for_each(|previous| previous.catch_up(&part.program, part.tables()));
@@ -326,7 +332,7 @@ impl FastPath {
     pub(crate) fn replace(&self, part: Arc<KernelPart>) -> io::Result<()> {
         let mut state = self.lock();
         let grace = Grace::start(part.tables().clone())?;
-        let named = self.name(&part);
+        let named = self.name(&part, part.loaded());
         (state.part, state.progress) = (part, Progress::Loaded);
         state.front += 1;
         let put = Self::put(&state, state.part.loaded().program());

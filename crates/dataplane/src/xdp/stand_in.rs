@@ -54,25 +54,27 @@ impl FastPath {
         let loaded = Loaded::compile_for(&kernel, packets, &part.memory, options, self.ports.clone());
         let mut state = self.lock();
         let put = loaded.map_err(|error| error.to_string()).and_then(|loaded| {
+            // Otherwise it has not begun yet, or has ended.
+            let named = if state.grace.is_some() { self.name(&part, &loaded) } else { Ok(None) };
+            let named = named.map_err(|error| format!("it can't be named in the BPF file system: {error}"))?;
             // Nothing else sets it: programs that take over wait for this one.
             let _ = part.whole.set(loaded);
-            // Otherwise it has ended.
-            if state.grace.is_none() {
-                Ok(())
-            } else {
-                self.put_whole(&mut state, &part).map_err(|error| error.to_string())
+            if state.grace.is_some() {
+                self.put_whole(&mut state, &part, named);
             }
+            Ok(())
         });
         state.progress = put.map_or_else(Progress::Refused, |()| Progress::Loaded);
     }
 
-    /// Puts a program in the place of its stand-in.
-    fn put_whole(&self, state: &mut State, part: &KernelPart) -> io::Result<()> {
-        let named = self.name(part)?;
+    /// Puts a program, which was named, in the place of its stand-in.
+    fn put_whole(&self, state: &mut State, part: &KernelPart, named: Option<u32>) {
         // What is in front of the stand-in does not lead to it.
         state.front += 1;
-        Self::put(state, part.loaded().program())?;
-        self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named))
+        // Where a link cannot be changed its interface is gone.
+        let _ = Self::put(state, part.loaded().program());
+        // Names that cannot be removed the next start removes.
+        let _ = self.pins.as_ref().map(|pins| pins.keep_only(named));
     }
 
     /// How far the program is in the kernel.

@@ -196,13 +196,14 @@ struct Fast {
 
 /// Compiles and loads it; where the kernel has taken a large one before, its stand-in.
 fn fast_path(program: &Program, level: Level, options: Options) -> Result<Fast, Refusal> {
-    if let Some(known) = partition_known(program, level, options).map_err(Refusal::Kernel)?
-        && let Partitioned { placement, too_much, split, made: Some((memory, instructions)) } = known
-        && instructions >= LARGE
-    {
+    let known = partition_known(program, level, options).map_err(Refusal::Kernel)?;
+    if let Some(Partitioned { placement, too_much, split, made: Some((memory, instructions)) }) = known {
         let about = about(options.hook, program, &placement, &too_much);
-        let path = FastPath::with_stand_in(&split, memory, level, options);
-        return Ok(Fast { path: path.map_err(|error| Refusal::Kernel(error.into()))?, split, placement, about });
+        let make = if instructions >= LARGE { FastPath::with_stand_in } else { FastPath::load };
+        // Where the kernel does not take it this time, it may take less of it.
+        if let Ok(path) = make(&split, memory, level, options) {
+            return Ok(Fast { split, path, placement, about });
+        }
     }
     let mut partitioned = partition(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = partitioned.made.take() else {

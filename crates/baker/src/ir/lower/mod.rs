@@ -38,6 +38,9 @@ use crate::check::own::OwnFields;
 use crate::parallel;
 use crate::source::Span;
 
+/// Instructions of a PPF's outermost statements, in the middle, with what these hold and call.
+const OF_STATEMENT: usize = 50;
+
 /// Lowers a checked program.
 pub fn lower(program: &hir::Program) -> Program {
     lower_with(program, Sums::Arithmetic)
@@ -99,8 +102,8 @@ fn lower_with(program: &hir::Program, sums: Sums) -> Program {
     let mut lowered = declared(program, sums);
     let operations = lowered.sums != Sums::Arithmetic;
     let lower = |ppf: &hir::Ppf| Ok::<_, Infallible>(lower_body(program, operations, |lowering| lowering.ppf(ppf)));
-    // How long one is is known once functions are inlined.
-    let Ok(bodies) = parallel::each(&program.ppfs, |_| parallel::SMALL, lower);
+    let length = |ppf: &hir::Ppf| ppf.code.body.len() * OF_STATEMENT;
+    let Ok(bodies) = parallel::each(&program.ppfs, length, lower);
     for ((ppf, (body, whole)), id) in program.ppfs.iter().zip(bodies).zip(0..) {
         if let (Sums::Operations { whole: found }, Some(span)) = (&mut lowered.sums, whole) {
             found.push((PpfId(id), span));
