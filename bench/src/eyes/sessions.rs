@@ -11,6 +11,8 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::sys::time::TimeValLike;
 
+use super::watchers::ask;
+use super::{METRICS, SYSTEM};
 use crate::Effort;
 use crate::results::Results;
 use crate::splice::systems::{Placement, System};
@@ -18,11 +20,8 @@ use crate::text;
 use crate::web::line::Scratch;
 use crate::web::network::{Links, Network, VIRTUAL};
 
-const SYSTEM: &str = "millrace";
 /// Connections from one address, of whose ports they take part.
 const FROM_ONE: usize = 25_000;
-/// Where the instance is scraped.
-const METRICS: u16 = 9481;
 const PATIENCE: Duration = Duration::from_secs(30);
 const SCRAPES: usize = 21;
 
@@ -111,8 +110,7 @@ fn open(addresses: &[Ipv4Addr], all: usize) -> Result<Vec<TcpStream>, String> {
 fn scrape(middle: &Namespace) -> Result<String, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS));
     let mut stream = middle.enter(|| TcpStream::connect(address)).map_err(text)?.map_err(text)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").map_err(text)?;
+    ask(&mut stream, "/metrics")?;
     let mut found = String::new();
     stream.read_to_string(&mut found).map_err(text)?;
     if found.starts_with("HTTP/1.1 200 ") { Ok(found) } else { Err(format!("a scrape: {found:.200}")) }

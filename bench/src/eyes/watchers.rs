@@ -24,7 +24,8 @@ pub struct Watchers {
     threads: Vec<JoinHandle<Result<(), String>>>,
 }
 
-fn ask(stream: &mut TcpStream, path: &str) -> Result<(), String> {
+/// Asks for something, after which the other side ends.
+pub fn ask(stream: &mut TcpStream, path: &str) -> Result<(), String> {
     stream.set_read_timeout(Some(Duration::from_millis(1500))).map_err(text)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").map_err(text)
 }

@@ -139,6 +139,7 @@ impl Service {
                 }
                 let read = |text: &String| self.shown().condition(text);
                 let conditions = conditions.iter().map(read).collect::<Result<_, _>>()?;
+                let drops_only = drops_only || per_reason;
                 let started = self.tracer.add(Wanted { packets, port, drops_only, per_reason, conditions });
                 started.map_err(|error| Refusal { code: Code::Busy, message: format!("no thread: {error}") })?;
                 tracing::info!(packets, pid, uid, address, "packets are traced");

@@ -72,7 +72,7 @@ pub(super) struct Wanted {
     pub port: Option<u8>,
     /// Only those that are dropped.
     pub drops_only: bool,
-    /// Of those that are dropped for the same reason only the first, and no others.
+    /// Of those that are dropped for the same reason only the first; with `drops_only`.
     pub per_reason: bool,
     /// Only those of which all of these hold.
     pub conditions: Vec<Condition>,
@@ -81,7 +81,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// How many packets to look at next, where so many are still to be found.
     fn looked_at(&self, missing: u32) -> u32 {
-        if self.drops_only || self.per_reason || !self.conditions.is_empty() { u32::MAX } else { missing }
+        if self.drops_only || !self.conditions.is_empty() { u32::MAX } else { missing }
     }
 }
 
@@ -192,7 +192,7 @@ fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>,
             continue;
         }
         let trace = traced(&shown, walker, captured);
-        if (wanted.drops_only || wanted.per_reason) && trace.dropped.is_none() {
+        if wanted.drops_only && trace.dropped.is_none() {
             continue;
         }
         let mut state = lock(state);

@@ -18,6 +18,7 @@ use control::exits::Exits;
 use control::socket::{About, Claim, ClaimError, Overview, Server, Service, Shown, SocketDirectory, SocketNameError};
 use control::state::{self, Persister, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
+use dataplane::xdp::Progress;
 use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -133,6 +134,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, placement, ports, about } = chosen;
+    let is_awaited = fast_path.as_ref().is_some_and(|path| path.progress() == Progress::Loading);
     let options = Options {
         engine: kind,
         fast_path,
@@ -226,7 +228,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
     let mut controllers = ControllerWatch::new(observer.clone());
-    let mut kernel = KernelWatch::new(observer.clone());
+    let mut kernel = KernelWatch::new(observer.clone(), is_awaited);
     let mut watch = PortWatch::new(observer);
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));

@@ -73,9 +73,8 @@ pub struct KernelWatch {
 }
 
 impl KernelWatch {
-    /// Of an instance that just started.
-    pub fn new(observer: Observer) -> Self {
-        let is_awaited = observer.progress() == Some(Progress::Loading);
+    /// Of an instance that just started, of which it was said before whether that is awaited.
+    pub fn new(observer: Observer, is_awaited: bool) -> Self {
         KernelWatch { observer, started: Instant::now(), is_awaited }
     }
 
