@@ -14,6 +14,9 @@ use nix::net::if_::InterfaceFlags;
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 
+/// How long the kernel may take to free the name of a link whose other end has gone.
+const FREED: Duration = Duration::from_secs(5);
+
 /// An Ethernet address, first byte on the wire first.
 pub type Mac = [u8; 6];
 
@@ -93,17 +96,25 @@ impl LinkConfig {
 
 /// Links two namespaces with a veth pair: device `name_a` in `a` and `name_b` in `b`, both down.
 ///
-/// `a` and `b` may be the same namespace. A device ends with its namespace and takes the other end with it.
+/// `a` and `b` may be the same namespace. A device ends with its namespace and takes the other end with it, a moment
+/// later: a name that such an end still has is waited for.
 pub fn veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> Result<()> {
     // Each end gets an index of its own: between ends with the same index the kernel takes up to a second to notice
     // that the link is up (linkwatch_urgent_event in net/core/link_watch.c looks at the two indexes).
     static NEXT_INDEX: AtomicU32 = AtomicU32::new(1001);
     let index = NEXT_INDEX.fetch_add(1, Ordering::Relaxed).to_string();
     let there = b.ip_handle();
-    a.check(&[
-        "ip", "link", "add", "name", name_a, "index", &index, "type", "veth", "peer", "name", name_b, "netns", &there,
-    ])?;
-    Ok(())
+    let words =
+        ["ip", "link", "add", "name", name_a, "index", &index, "type", "veth", "peer", "name", name_b, "netns", &there];
+    let begin = Instant::now();
+    loop {
+        match a.check(&words) {
+            Err(error) if error.to_string().contains("File exists") && begin.elapsed() < FREED => {
+                thread::sleep(FREED / 100)
+            }
+            other => return other.map(drop),
+        }
+    }
 }
 
 impl Namespace {

@@ -341,11 +341,12 @@ impl Changes<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::info::{Kind, Source};
 
-    fn recording(id: u64) -> Recording {
+    /// One that has ended.
+    pub(crate) fn recording(id: u64) -> Recording {
         let source = Source {
             key: format!("rtsp://origin/{id}"),
             track: 0,

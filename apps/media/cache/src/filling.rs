@@ -128,8 +128,11 @@ impl Blocks {
         self.lost += u64::from(lost);
     }
 
-    /// Takes a block for packets from this one on.
+    /// Takes a block for packets from this one on, where the recording goes on.
     fn begin_block(&mut self, entry: &Entry) -> bool {
+        if self.live.ended().is_some() {
+            return false;
+        }
         if self.segment.length == 0 {
             self.segment.expected = self.due;
         }
@@ -177,10 +180,12 @@ impl Blocks {
 
     /// Hands the block to the writer.
     pub fn write(&mut self, is_last: bool) {
+        let block = self.block.take();
+        // The writer may have failed since the packet was taken: the block goes back.
         if self.live.ended().is_some() {
             return;
         }
-        let Some(mut own) = self.block.take() else {
+        let Some(mut own) = block else {
             if is_last {
                 self.queue.put(&self.live, Work::close(self.segment.number, self.segment.length));
             }
@@ -219,5 +224,39 @@ impl Filling {
         self.block.bytes_mut()[self.used..self.used + bytes.len()].copy_from_slice(bytes);
         self.checksum.update(bytes);
         self.used += bytes.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::Cache;
+    use crate::catalogue::tests::recording;
+
+    /// A disk that fails while packets are put into a block is noticed when the block is full: it goes back, and the
+    /// packets behind it go nowhere.
+    #[test]
+    fn a_recording_ends_within_a_block() {
+        let root = std::env::temp_dir().join(format!("millrace-filling-{}", std::process::id()));
+        let cache = Cache::open(&root, Settings { block: 64 << 10, ..Settings::default() }).unwrap();
+        let live = Arc::new(Live::new(1));
+        let mut blocks = Blocks::new(&cache.core, &Arc::new(recording(1)), &live);
+        let free = cache.status().free_blocks;
+        let packet = [0; 200];
+        let put = |blocks: &mut Blocks, sequence| {
+            blocks.append(&Entry { sequence, length: 200, ..Entry::default() }, &packet);
+        };
+        put(&mut blocks, 0);
+        assert_eq!(cache.status().free_blocks, free - 1);
+        live.stop(End::DiskFailed);
+        for sequence in 1..1000 {
+            put(&mut blocks, sequence);
+        }
+        assert_eq!(cache.status().free_blocks, free);
+        assert!(blocks.recorded < 400, "{}", blocks.recorded);
+        drop(cache);
+        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -22,6 +22,9 @@ const PREFIX: &str = "/millrace/media/siblings/";
 /// Until etcd removes who is not heard of any more.
 const TTL: Duration = Duration::from_secs(2);
 
+/// What is said at the end where etcd has not answered.
+const NOT_TOLD: &str = "etcd could not be told that this proxy goes";
+
 /// What `media peers` says of where siblings are found.
 fn source(media: &Media) -> Json {
     media.json(&["media", "peers"])["sources"][0].clone()
@@ -107,6 +110,11 @@ impl Etcd {
         let mut process = self.process.take().unwrap();
         must(process.signal(Signal::SIGKILL));
         must(process.wait(PATIENCE));
+    }
+
+    /// It answers nobody any more, but its connections stay.
+    fn halt(&mut self) {
+        must(self.process.as_mut().unwrap().signal(Signal::SIGSTOP));
     }
 
     /// From now on nobody is let in without a password.
@@ -304,8 +312,10 @@ fn siblings_find_each_other_in_etcd() {
     };
     edges[0].wait("its place is not known", |edge| address(edge, "e3") == Some("10.0.2.3:8554".into()));
     // At an orderly end it is removed at once.
-    killed.stop();
-    assert!(!etcd.has("e3") && etcd.has("e1") && etcd.has("e2"));
+    let said = killed.stop();
+    // Where the disk is busy etcd may be slow: the lease ends then.
+    assert!(!etcd.has("e3") || said.contains(NOT_TOLD), "{said}");
+    assert!(etcd.has("e1") && etcd.has("e2"));
     edges[0].wait("it is a member still", |edge| others(edge) == ["e2"]);
     let key = std::fs::read_to_string(etcd.file("edge.key")).unwrap();
     // Who has another password there is told so, and finds nobody.
@@ -317,7 +327,11 @@ fn siblings_find_each_other_in_etcd() {
     });
     let said = refused.stop();
     assert!(!said.contains("wrong") && !said.contains(PASSWORD), "{said}");
+    // An etcd that does not answer, in the midst of a request, delays nobody's end.
+    etcd.halt();
+    std::thread::sleep(TTL);
     let said = edges.pop().unwrap().stop();
+    assert!(said.contains(NOT_TOLD), "{said}");
     assert!(!said.contains(PASSWORD) && !said.contains(key.lines().nth(1).unwrap()), "{said}");
 }
 

@@ -53,7 +53,9 @@ fn films(driver: &str) {
         }
     }
     assert_eq!(unresolved(&media), 0);
-    assert_eq!(media.metric("media_ways_sought_total"), sought);
+    // The kernel's answers to the viewer may have found the way before.
+    let own = media.metric("media_ways_sought_total");
+    assert!((1..=sought).contains(&own), "{own} of {sought}");
     media.stop();
 }
 

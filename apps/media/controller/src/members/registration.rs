@@ -29,6 +29,10 @@ pub(super) struct Registration {
 /// What is known of it.
 #[derive(Default)]
 struct Held {
+    /// Which endpoint is asked; they are counted on, one after the other.
+    at: usize,
+    /// The connection to it, where it waits for nothing.
+    idle: Option<Connection>,
     lease: Option<i64>,
     /// Of how long,
     ttl: Duration,
@@ -41,31 +45,16 @@ struct Held {
 }
 
 impl Registration {
-    /// Keeps it up until it is no more wanted, or nobody can want it any more.
+    /// Keeps it up until it is no more wanted, and removes it then; or until nobody can want it any more.
     pub(super) async fn run(mut self) {
-        let (mut at, mut attempts, mut held) = (0, Attempts::new(), Held::default());
-        loop {
-            let endpoint = &self.of.endpoints[at % self.of.endpoints.len()];
-            attempts.begin();
-            let fault = match open(endpoint, &self.of).await {
-                Ok(mut connection) => match self.keep(&mut connection, &mut held).await {
-                    Ok(()) => return,
-                    Err(fault) => fault,
-                },
-                Err(fault) => fault,
-            };
-            self.tell(&mut held, Err(fault.to_string())).await;
-            attempts.end();
-            // It is to be back before the lease ends, which begins anew where etcd does.
-            let ttl = self.wanted.borrow().as_ref().map_or(PAUSES[1], |own| own.ttl);
-            let longest = PAUSES[1].min(ttl / 4);
-            let pause = attempts.pause(self.of.endpoints.len(), longest);
-            tokio::select! {
-                () = sleep(pause) => {}
-                // Nobody can be told that this proxy goes: the lease ends by itself.
-                _ = self.wanted.wait_for(Option::is_none) => return,
-            }
-            at += 1;
+        let mut held = Held::default();
+        let mut wanted = self.wanted.clone();
+        tokio::select! {
+            () = self.keep_up(&mut held) => {}
+            _ = wanted.wait_for(Option::is_none) => {}
+        }
+        if wanted.borrow().is_none() {
+            self.leave(held).await;
         }
     }
 
@@ -76,25 +65,54 @@ impl Registration {
         }
     }
 
-    /// Sets the key, and sees to it that it stays. At its end the key is removed.
-    async fn keep(&mut self, connection: &mut Connection, held: &mut Held) -> Result<(), Fault> {
+    /// The connection that waits for nothing, or else a new one.
+    async fn connection(&self, held: &mut Held) -> Result<Connection, Fault> {
+        match held.idle.take() {
+            Some(idle) => Ok(idle),
+            None => open(&self.of.endpoints[held.at % self.of.endpoints.len()], &self.of).await,
+        }
+    }
+
+    /// Keeps it up as long as it is wanted. Where this is given up, `held` is what there is to be removed.
+    async fn keep_up(&mut self, held: &mut Held) {
+        let mut attempts = Attempts::new();
         loop {
-            let Some(own) = self.wanted.borrow_and_update().clone() else {
-                if let Some(lease) = held.lease {
-                    let revoked = timeout(LEAVE, ask(connection, etcd::revoke(lease))).await;
-                    if !matches!(revoked, Ok(Ok(_))) {
-                        tracing::warn!(name = self.name, "etcd could not be told that this proxy goes");
-                    }
-                }
-                return Ok(());
-            };
-            let outcome = self.look(connection, held, &own).await?;
+            attempts.begin();
+            let Err(fault) = self.keep(held).await else { return };
+            self.tell(held, Err(fault.to_string())).await;
+            attempts.end();
+            // It is to be back before the lease ends, which begins anew where etcd does.
+            let ttl = self.wanted.borrow().as_ref().map_or(PAUSES[1], |own| own.ttl);
+            sleep(attempts.pause(self.of.endpoints.len(), PAUSES[1].min(ttl / 4))).await;
+            held.at += 1;
+        }
+    }
+
+    /// Sets the key at an endpoint, and sees to it that it stays.
+    async fn keep(&mut self, held: &mut Held) -> Result<(), Fault> {
+        loop {
+            let Some(own) = self.wanted.borrow_and_update().clone() else { return Ok(()) };
+            let mut connection = self.connection(held).await?;
+            let outcome = self.look(&mut connection, held, &own).await?;
+            held.idle = Some(connection);
             self.tell(held, outcome).await;
             // Twice it may fail.
             let changed = timeout(own.ttl / 3, self.wanted.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Removes the key. A request that is under way is not waited for: etcd may be slow, or not answer at all.
+    async fn leave(&self, mut held: Held) {
+        let Some(lease) = held.lease else { return };
+        let revoke = async {
+            let mut connection = self.connection(&mut held).await?;
+            ask(&mut connection, etcd::revoke(lease)).await
+        };
+        if !matches!(timeout(LEAVE, revoke).await, Ok(Ok(_))) {
+            tracing::warn!(name = self.name, "etcd could not be told that this proxy goes");
         }
     }
 
