@@ -14,6 +14,7 @@ mod jumbo;
 mod line;
 mod mtu;
 mod route;
+mod samples;
 mod storm;
 mod switch;
 mod trace;

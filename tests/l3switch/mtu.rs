@@ -29,7 +29,7 @@ mod at_traffic_control {
     #[test]
     fn transfers_find_it_with_offloads_on() {
         let options = L3Options { mtu: 2000, ..L3Options::default() };
-        let switch = Switch::start_in("tc", &Network { options, frame_size: Some(4096) });
+        let switch = Switch::start_in("tc", &Network { options, changes: &[("size = 2048 ", "size = 4096 ")] });
         let network = &switch.network;
         let (h1, h3) = (network.host(1), network.host(3));
         [h1, h3].into_iter().for_each(offloads_on);
@@ -72,7 +72,7 @@ fn make_narrower(switch: &Switch) {
 
 fn hosts_find_the_mtu_of_a_path_that_becomes_narrower(driver: &str) {
     let options = L3Options { mtu: 2000, ..L3Options::default() };
-    let switch = Switch::start_in(driver, &Network { options, frame_size: Some(4096) });
+    let switch = Switch::start_in(driver, &Network { options, changes: &[("size = 2048 ", "size = 4096 ")] });
     let network = &switch.network;
     let (h1, h3) = (&network.host(1).ns, &network.host(3).ns);
     let ping = |length: u32, fragments: &str| {

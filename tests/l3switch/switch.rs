@@ -57,12 +57,23 @@ pub struct Switch {
     logged: bool,
 }
 
+/// Writes the example's configuration with changes; its path.
+fn configuration(runtime: &Runtime, changes: &[(&str, &str)]) -> String {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
+    let mut text = std::fs::read_to_string(example).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "the configuration has no {from:?}");
+        text = text.replace(from, to);
+    }
+    runtime.write("l3switch.toml", &text)
+}
+
 /// How the network and the switch differ from the plain ones.
 #[derive(Default)]
 pub struct Network {
     pub options: L3Options,
-    /// Bytes of each of its frames.
-    pub frame_size: Option<u32>,
+    /// What stands in the place of what in its configuration.
+    pub changes: &'static [(&'static str, &'static str)],
 }
 
 impl Switch {
@@ -83,7 +94,7 @@ impl Switch {
     }
 
     /// As [`Switch::start_in`], with more arguments for `millrace run`.
-    pub fn start_both(driver: &str, Network { options, frame_size }: &Network, more: &[&str]) -> Switch {
+    pub fn start_both(driver: &str, Network { options, changes }: &Network, more: &[&str]) -> Switch {
         let network = L3Switch::with(options).unwrap_or_else(|error| panic!("{error}"));
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
@@ -95,15 +106,8 @@ impl Switch {
                 ns.check(&["ethtool", "-K", device, "gro", "on"]).unwrap_or_else(|error| panic!("{error}"));
             }
         }
-        let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
         let runtime = Runtime::new();
-        let mut config = config.to_owned();
-        if let Some(size) = frame_size {
-            let text = std::fs::read_to_string(&config).unwrap();
-            let changed = text.replace("size = 2048 ", &format!("size = {size} "));
-            assert_ne!(changed, text, "the configuration sets no size");
-            config = runtime.write("l3switch.toml", &changed);
-        }
+        let config = configuration(&runtime, changes);
         let command = network.switch.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "l3switch", "-c", &config]);
         let command = command.arg("--socket").arg(runtime.path("socket")).args(over(driver)).args(more);
         let mut millrace = command.spawn().unwrap_or_else(|error| panic!("{error}"));
@@ -136,6 +140,13 @@ impl Switch {
     /// As [`Switch::ask`], in JSON.
     pub fn ask_json(&self, arguments: &[&str]) -> Json {
         self.runtime.json(&[arguments, &["--socket", &self.socket()]].concat())
+    }
+
+    /// Has it read its configuration again, the example's with these changes.
+    #[allow(dead_code, reason = "the soak does not")]
+    pub fn reload(&self, changes: &[(&str, &str)]) -> Done {
+        configuration(&self.runtime, changes);
+        self.ask(&["reload"])
     }
 
     /// The path of its socket.

@@ -18,7 +18,7 @@
 //! | `engine` | what runs a program over a batch: machine code or the interpreter |
 //! | `packets` | frames, the worker's context that machine code gets, batches, access modes |
 //! | `tables` | tables in memory, shared by workers, the kernel and the control plane; epochs |
-//! | `capture` | copies of packets as they come in, for who asks |
+//! | `capture`, `sampling` | copies of packets as they come in, for who asks; samples of them for monitoring |
 //! | `externs`, `counters` | functions of controllers as a program calls them; counters that workers write |
 //! | [`rendezvous`] | requests between threads, and their answers |
 //! | `wheel` | timers by number, in constant time: a controller's, and deadlines of table entries |
@@ -39,6 +39,7 @@ mod offline;
 mod packets;
 pub mod ports;
 pub mod rendezvous;
+pub mod sampling;
 mod sys;
 mod tables;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use packets::{
     Access, Bytes, Checksum, Cut, FrameConfig, FrameError, FrameHolders, FramePool, HEADER, Kind, Received, Refused,
     RxBatch, Segments, TxBatch, Unfinished, WorkerContext,
 };
+pub use sys::ethtool::{LinkMode, link_mode};
 pub use sys::{give_way, join_group, monotonic_ns};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

@@ -4,7 +4,7 @@
 //! counted here; monitoring systems get the base unit ([`UNITS`](control::application::metrics::UNITS)).
 
 use control::application::metrics::{Family, Kind};
-use control::socket::{PortState, Seen, WorkerState};
+use control::socket::{PortState, Seen, SflowState, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
@@ -63,6 +63,11 @@ fn workers(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&WorkerStat
     seen.counters.workers.iter().enumerate().for_each(|(number, worker)| add(&[&number.to_string()], value(worker)));
 }
 
+/// Adds a sample where samples are sent to collectors.
+fn sflow(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&SflowState) -> u64) {
+    seen.status.sflow.iter().for_each(|own| add(&[], value(own)));
+}
+
 /// The rows.
 pub const FIGURES: &[Figure] = &[
     gauge("instance_info", &["version", "program", "engine", "mode"], "What runs; always 1", |seen, add| {
@@ -103,6 +108,18 @@ pub const FIGURES: &[Figure] = &[
         "Times that a worker slept until there was something to do",
         |seen, add| workers(seen, add, |worker| worker.sleeps),
     ),
+    counter("sflow_samples_total", &[], "Packets that were sampled for sFlow", |seen, add| {
+        sflow(seen, add, |sflow| sflow.samples);
+    }),
+    counter("sflow_samples_lost_total", &[], "Samples for which there was no room", |seen, add| {
+        sflow(seen, add, |sflow| sflow.lost);
+    }),
+    counter("sflow_datagrams_total", &[], "Datagrams sent to collectors of sFlow, to all together", |seen, add| {
+        sflow(seen, add, |sflow| sflow.datagrams);
+    }),
+    counter("sflow_datagrams_failed_total", &[], "Datagrams that could not be sent to one of them", |seen, add| {
+        sflow(seen, add, |sflow| sflow.failed);
+    }),
     gauge("frames", &["holder"], "Frames by holder; passing: of packets under way between these", |seen, add| {
         seen.status.holders.iter().for_each(|(holder, frames)| add(&[holder], u64::from(*frames)));
     }),

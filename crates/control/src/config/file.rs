@@ -9,6 +9,7 @@ use dataplane::{FrameConfig, Options, PortConfig};
 use super::error::PortSetupError;
 use super::metrics::{self, Metrics};
 use super::ports::{self, Control, Port, Workers};
+use super::sflow;
 use super::web::{self, Web};
 use crate::application::{AnySettings, Application};
 use crate::applications::Applications;
@@ -17,7 +18,8 @@ use crate::entries::{FillError, PortNames, fill, tables};
 use crate::messages::list;
 
 /// Its sections.
-const SECTIONS: &[&str] = &["frames", "workers", "control", "metrics", "web", "ports", "controllers", "tables"];
+const SECTIONS: &[&str] =
+    &["frames", "workers", "control", "metrics", "web", "sflow", "ports", "controllers", "tables"];
 
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub metrics: Option<Metrics>,
     /// Where its web page and its HTTP API are; none: nowhere.
     pub web: Option<Web>,
+    /// What it sends to collectors of sFlow; none: nothing.
+    pub sflow: Option<::sflow::Settings>,
 }
 
 impl Config {
@@ -70,6 +74,7 @@ impl Config {
         let control = ports::control(root.get("control"), &mut errors);
         let metrics = metrics::metrics(root.get("metrics"), &mut errors);
         let web = web::web(root.get("web"), &mut errors);
+        let sflow = sflow::sflow(root.get("sflow"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
@@ -84,7 +89,19 @@ impl Config {
             return Err(errors.finish());
         }
         let warnings = warnings.finish();
-        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control, metrics, web })
+        Ok(Config {
+            ports,
+            entries,
+            controllers,
+            warnings,
+            frames,
+            controller_frames,
+            workers,
+            control,
+            metrics,
+            web,
+            sflow,
+        })
     }
 
     /// The program with the PPFs pinned that are to stay on workers.

@@ -25,6 +25,12 @@
 //! readers = "token"                    # optional: or "all"; otherwise on loopback all, elsewhere those with the token
 //! certificate = "/etc/millrace/c.pem"  # optional, with `key`: TLS
 //! key = "/etc/millrace/k.pem"
+//! [sflow]                              # optional: samples and counters by sFlow version 5
+//! collectors = ["192.0.2.1:6343"]      # 8 at most; without a port it is 6343
+//! agent = "192.0.2.9"                  # optional: otherwise the address by which the first collector is reached
+//! one_in = 1000                        # optional: one packet of so many is sampled, at random
+//! header = 128                         # optional: bytes of a sampled packet that are sent, 14 to 256
+//! poll = "20s"                         # optional: between two looks at ports' counters; "0s": they are not sent
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
@@ -43,6 +49,7 @@
 //! | `listen` | what `[metrics]` and `[web]` have in common |
 //! | `metrics` | `[metrics]` |
 //! | `web` | `[web]` |
+//! | `sflow` | `[sflow]` |
 //! | `changes` | what is different in the tables of two configurations |
 //! | `error` | what is wrong with the ports of the file and the command line together |
 //!
@@ -54,6 +61,7 @@ mod file;
 mod listen;
 mod metrics;
 pub(crate) mod ports;
+mod sflow;
 mod web;
 
 pub use self::changes::{Changes, changes};

@@ -40,7 +40,7 @@ pub use graph::{Edge, Graph, Node, NodeKind};
 pub use overview::{About, Overview, Seen};
 pub use protocol::{
     Code, ControllerState, Counters, Entry, Found, KernelState, MAX_FOUND, PortState, Refusal, Reloaded, Reply,
-    Request, Status, TableInfo, TimerState, USUALLY_FOUND, WorkerState,
+    Request, SflowState, Status, TableInfo, TimerState, USUALLY_FOUND, WorkerState,
 };
 pub use server::{MAX_REQUEST, Server};
 pub use service::{Caller, Reload, Service};

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dataplane::xdp::Front;
+use dataplane::xdp::{Copies, Front};
 use dataplane::{Capture, Observer};
 use serde_json::json;
 
-use super::protocol::{ControllerState, Counters, KernelState, Status, TableInfo, TimerState};
+use super::protocol::{ControllerState, Counters, KernelState, SflowState, Status, TableInfo, TimerState};
 use super::shown::Shown;
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
@@ -37,13 +37,15 @@ pub struct Overview {
     started: Instant,
     observer: Observer,
     registry: Registry,
+    sflow: sflow::Exporter,
     shown: Mutex<Arc<Shown>>,
 }
 
 impl Overview {
     /// Of an instance that just started; `registry` has the controllers that can be asked.
     pub fn new(about: About, shown: Arc<Shown>, observer: Observer, registry: Registry) -> Overview {
-        Overview { about, started: Instant::now(), observer, registry, shown: Mutex::new(shown) }
+        let sflow = sflow::Exporter::new(observer.clone());
+        Overview { about, started: Instant::now(), observer, registry, sflow, shown: Mutex::new(shown) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Shown>> {
@@ -65,9 +67,14 @@ impl Overview {
         self.observer.capture()
     }
 
-    /// See [`Observer::capture_in_kernel`].
+    /// Has all packets copied that come in at the kernel's part of the program.
     pub(super) fn capture_in_kernel(&self) -> std::io::Result<Option<Front>> {
-        self.observer.capture_in_kernel()
+        self.observer.copies_in_kernel(Copies { one_in: 1, bytes: Front::MOST_BYTES })
+    }
+
+    /// What sends samples and counters to collectors.
+    pub fn sflow(&self) -> &sflow::Exporter {
+        &self.sflow
     }
 
     /// The controllers that can be asked.
@@ -117,6 +124,7 @@ impl Overview {
         let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
         let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
         let kernel = self.observer.progress().map(KernelState::from);
-        Status { uptime_ms, kernel, timers, controllers, holders, ..self.about.clone() }
+        let sflow = self.sflow.state().map(SflowState::from);
+        Status { uptime_ms, kernel, sflow, timers, controllers, holders, ..self.about.clone() }
     }
 }

@@ -3,6 +3,7 @@
 //! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends
 //! with one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use dataplane::controller::ControllerSnapshot;
@@ -212,6 +213,9 @@ pub struct Reloaded {
     /// Where the web page and the HTTP API are, if that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
+    /// Where samples and counters are sent, if that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sflow: Option<String>,
     /// What is accepted but can hardly be meant, or goes on without the new program, a line each.
     pub warnings: Vec<String>,
 }
@@ -236,6 +240,9 @@ pub struct Status {
     /// What of the program runs in the kernel, where the engine is one of the kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelState>,
+    /// What is sent to collectors of sFlow, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sflow: Option<SflowState>,
     /// Number of workers.
     pub workers: usize,
     /// `busy` or `interrupt`.
@@ -269,6 +276,42 @@ pub struct KernelState {
     /// Why it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// What is sent to collectors of sFlow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SflowState {
+    /// By which address they know this machine.
+    pub agent: String,
+    /// Where they listen.
+    pub collectors: Vec<String>,
+    /// One of so many packets is sampled, on average.
+    pub one_in: u32,
+    /// Packets that were sampled.
+    pub samples: u64,
+    /// Samples for which there was no room.
+    pub lost: u64,
+    /// Datagrams that were sent, to all collectors together.
+    pub datagrams: u64,
+    /// Datagrams that could not be sent.
+    pub failed: u64,
+    /// What is wrong now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl From<sflow::State> for SflowState {
+    fn from(state: sflow::State) -> Self {
+        let sflow::State { agent, collectors, one_in, samples, lost, datagrams, failed, error } = state;
+        let collectors = collectors.iter().map(ToString::to_string).collect();
+        SflowState { agent: agent.to_string(), collectors, one_in, samples, lost, datagrams, failed, error }
+    }
+}
+
+impl fmt::Display for SflowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one packet in {} to {}, as {}", self.one_in, self.collectors.join(", "), self.agent)
+    }
 }
 
 impl From<Progress> for KernelState {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use dataplane::Captured;
-use dataplane::xdp::Front;
+use dataplane::xdp::{Copied, Front};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -173,7 +173,15 @@ fn run(overview: &Overview, stop: &AtomicBool, (state, request): (&Mutex<State>,
             walker = Some((shown.clone(), shown.walker(), front));
         }
         let Some((_, walker, front)) = &walker else { continue };
-        front.iter().for_each(|front| front.offer(capture));
+        front.iter().filter(|_| capture.is_wanted()).for_each(|front| {
+            front.take(|Copied { port, at, length, bytes }| {
+                // What is behind the copied bytes counts as zeros.
+                let mut packet = bytes.to_vec();
+                packet.resize(length, 0);
+                capture.offer(port, at, &packet);
+                capture.is_wanted()
+            });
+        });
         let Some(captured) = capture.take(LOOK) else {
             // However many packets there are, no more are looked at than may wait in this time, so that workers hardly
             // feel it.

@@ -102,11 +102,11 @@ impl Instance {
         let own: Vec<Arc<WorkerCounters>> = cpus.iter().map(|_| Arc::default()).collect();
         let observed = (observed, own.clone());
         let observer = Observer::new(counters, observed, options.fast_path.clone(), Some(site.pool.clone()));
-        let capture = observer.capture().clone();
+        let copies_to = (observer.capture().clone(), observer.samples().clone());
         let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
         let workers = workers.map(|(index, ((running, ports), cpu))| {
             let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;
-            let ports = Ports::new(site.pool.clone(), ports, host_of, local, capture.clone());
+            let ports = Ports::new(site.pool.clone(), ports, host_of, local, copies_to.clone());
             let (handover, doorbell) = (site.handovers[index].clone(), site.doorbells[index].clone());
             Ok((Worker::new(ports, running, handover, doorbell, options.poll, own[index].clone()), cpu))
         });

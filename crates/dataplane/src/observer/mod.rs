@@ -17,7 +17,8 @@ use crate::capture::Capture;
 use crate::controller::{ControllerSnapshot, Roster};
 use crate::counters::{CounterBlock, WorkerCounters};
 use crate::packets::{FrameHolders, FramePool};
-use crate::xdp::{FastPath, Front, Progress};
+use crate::sampling::Samples;
+use crate::xdp::{Copies, FastPath, Front, Progress};
 
 pub(crate) use port::ObservedPort;
 use program::Before;
@@ -34,6 +35,7 @@ pub struct Observer {
     frames: Option<Arc<FramePool>>,
     controllers: Roster,
     capture: Arc<Capture>,
+    samples: Arc<Samples>,
     now: Arc<Mutex<Arc<Observed>>>,
 }
 
@@ -46,7 +48,8 @@ impl Observer {
     ) -> Self {
         let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
         let (ports, workers) = (Arc::new(ports), Arc::new(workers));
-        Observer { ports, workers, fast_path, frames, controllers, capture: Arc::default(), now }
+        let (capture, samples) = Default::default();
+        Observer { ports, workers, fast_path, frames, controllers, capture, samples, now }
     }
 
     /// Of a worker without ports.
@@ -102,11 +105,16 @@ impl Observer {
         self.fast_path.as_ref().filter(|path| path.has_ports()).map(|path| path.progress())
     }
 
-    /// Has the kernel's part of the program offer packets to [`Observer::capture`], too, for as long as the result is
-    /// there or until another program takes over; `None` where none of it runs in the kernel.
-    pub fn capture_in_kernel(&self) -> std::io::Result<Option<Front>> {
+    /// Where samples go of packets that come in.
+    pub fn samples(&self) -> &Arc<Samples> {
+        &self.samples
+    }
+
+    /// Has packets copied that come in where the program's part in the kernel is, for as long as the result is there:
+    /// workers do not see them all, and copy none of them. `None` where none of it runs in the kernel.
+    pub fn copies_in_kernel(&self, copies: Copies) -> std::io::Result<Option<Front>> {
         let path = self.fast_path.as_ref().filter(|path| path.has_ports());
-        path.map(Front::put).transpose()
+        path.map(|path| Front::put(path, copies)).transpose()
     }
 
     /// Where controllers are known that are started.

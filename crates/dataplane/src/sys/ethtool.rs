@@ -1,6 +1,7 @@
 //! What a device does of the kernel's work, or what is done for it (`linux/ethtool.h`).
 
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::call::check;
@@ -72,6 +73,30 @@ pub fn has_hardware(fd: &OwnedFd, interface: &str) -> io::Result<bool> {
     let bus = info[100..132].split(|byte| *byte == 0).next().unwrap_or_default();
     // Virtual devices have none, or one of these.
     Ok(!matches!(bus, b"" | b"N/A" | b"tun" | b"tap"))
+}
+
+/// What an interface says of its link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkMode {
+    /// Bits per second; 0 where that is not known.
+    pub speed: u64,
+    /// Whether packets can pass in both directions at the same time; none where that is not known.
+    pub full_duplex: Option<bool>,
+}
+
+/// That of an interface, by name, in this network namespace.
+pub fn link_mode(interface: &str) -> io::Result<LinkMode> {
+    let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?);
+    // `ETHTOOL_GSET`, `struct ethtool_cmd`.
+    let mut link = [0u8; 44];
+    link[..4].copy_from_slice(&1u32.to_ne_bytes());
+    // SAFETY: the structure has this size.
+    unsafe { ask(&socket, interface, link.as_mut_ptr().cast())? };
+    let half = |at: usize| u32::from(u16::from_ne_bytes([link[at], link[at + 1]]));
+    let megabits = half(28) << 16 | half(12);
+    let full_duplex = [Some(false), Some(true)].get(usize::from(link[14])).copied().flatten();
+    let speed = if megabits == u32::MAX { 0 } else { u64::from(megabits) * 1_000_000 };
+    Ok(LinkMode { speed, full_duplex })
 }
 
 /// # Safety

@@ -21,6 +21,7 @@ use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
 use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
+use crate::sampling::{Draw, Sample, Samples};
 use crate::sys::{self, ETHERNET};
 use crate::xdp::{Onward, Resume, TapRing};
 
@@ -61,8 +62,11 @@ pub struct Ports {
     host_of: [Option<u8>; 256],
     /// Where packets of one of them are not worked on where they lie.
     local: Option<LocalMemory>,
-    /// Where copies go of what comes in.
+    /// Where copies go of what comes in,
     capture: Arc<Capture>,
+    /// and samples of it.
+    samples: Arc<Samples>,
+    draw: Draw,
 }
 
 impl Ports {
@@ -71,13 +75,13 @@ impl Ports {
         all: Vec<WorkerPort>,
         host_of: [Option<u8>; 256],
         local: Option<LocalMemory>,
-        capture: Arc<Capture>,
+        (capture, samples): (Arc<Capture>, Arc<Samples>),
     ) -> Self {
         let mut by_number = [NO_PORT; 256];
         for (index, port) in all.iter().enumerate() {
             by_number[port.number as usize] = index as u16;
         }
-        Ports { pool, all, by_number, host_of, local, capture }
+        Ports { pool, all, by_number, host_of, local, capture, samples, draw: Draw::default() }
     }
 
     /// Copies packets that came in on a port, if somebody wants any.
@@ -85,7 +89,15 @@ impl Ports {
     /// # Safety
     /// The frames are the caller's and hold packets.
     #[inline]
-    pub unsafe fn capture(&self, port: u8, frames: &[u32]) {
+    pub unsafe fn capture(&mut self, port: u8, frames: &[u32]) {
+        let one_in = self.samples.one_in();
+        if one_in > 0 {
+            for at in self.draw.of_batch(frames.len(), one_in) {
+                // SAFETY: promised by the caller.
+                let packet = unsafe { self.pool.packet(frames[at]) };
+                self.samples.offer(Sample::new(port, packet.len(), packet));
+            }
+        }
         if self.capture.is_wanted() {
             for &frame in frames {
                 // SAFETY: promised by the caller.

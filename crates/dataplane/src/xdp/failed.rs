@@ -20,13 +20,11 @@ use std::os::fd::OwnedFd;
 
 use codegen::kernel::FAILED;
 
-use super::sys::{self, instruction};
+use super::sys::{self, OF_VALUE, instruction};
 
 /// Where the sixth and the seventh argument lie.
 const MAP: i16 = 40;
 const PORT: i16 = 48;
-/// A wide load's source: a place in the value of an array (`BPF_PSEUDO_MAP_VALUE`).
-const OF_VALUE: u8 = 2;
 
 /// It counts for as long as this is there.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ use codegen::kernel::{Hook, Options, QUEUES};
 
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
+use super::front::Tap;
 use super::grace::Grace;
 use super::kernel_part::{Awaited, KernelPart, Progress};
 use super::load::{LoadError, Loaded, PortMaps};
@@ -65,13 +66,15 @@ pub struct FastPath {
 
 #[derive(Debug)]
 pub(super) struct State {
-    part: Arc<KernelPart>,
+    pub(super) part: Arc<KernelPart>,
     pub(super) progress: Progress,
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     pub(super) grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
-    /// Which program was put in front last, counted.
-    pub(super) front: u64,
+    /// Where copies go of what comes in.
+    pub(super) taps: Vec<Arc<Tap>>,
+    /// What makes them, in front of the program.
+    pub(super) front: Option<OwnedFd>,
     /// Numbers of ports by the indexes of their interfaces.
     numbers: Vec<(u32, u8)>,
     /// By worker, once a program has a use for them; for all programs after it, too.
@@ -124,7 +127,8 @@ impl FastPath {
             progress: Progress::Loaded,
             grace: None,
             links: Vec::new(),
-            front: 0,
+            taps: Vec::new(),
+            front: None,
             numbers: Vec::new(),
             rings: Vec::new(),
             previous: None,
@@ -228,8 +232,7 @@ impl FastPath {
         let attached = match self.kept(interface, netlink) {
             Some(link) => Attached::kept(self.hook, link, interface),
             None => {
-                let program = if state.grace.is_some() { state.part.loaded().program() } else { &self.idle };
-                let attached = Attached::at(self.hook, program, interface, netlink)?;
+                let attached = Attached::at(self.hook, self.at_ports(&state), interface, netlink)?;
                 if let Some(pins) = &self.pins {
                     pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
                 }
@@ -316,7 +319,8 @@ impl FastPath {
         let mut previous = state.previous.take();
         // What has changed since, so that little is left to change until the other program is there.
         previous.iter_mut().for_each(|previous| previous.catch_up(&part.program, part.tables()));
-        Self::put(&state, part.loaded().program())?;
+        let _ = state.renew_front();
+        self.put(&state)?;
         if let Some(mut previous) = previous {
             // Its end waits for what of the program before runs now.
             drop(Grace::start(part.tables().clone())?);
@@ -334,10 +338,12 @@ impl FastPath {
         let grace = Grace::start(part.tables().clone())?;
         let named = self.name(&part, part.loaded());
         (state.part, state.progress) = (part, Progress::Loaded);
-        state.front += 1;
-        let put = Self::put(&state, state.part.loaded().program());
-        // The end of the old one waits for whatever runs now.
-        state.grace = Some(grace);
+        let old = state.grace.replace(grace);
+        // Where there can be none in front of it, who wants copies is told so.
+        let _ = state.renew_front();
+        let put = self.put(&state);
+        // Its end waits for whatever runs now.
+        drop(old);
         let named = named.and_then(|named| self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named)));
         put.and(named)
     }
@@ -347,39 +353,16 @@ impl FastPath {
         self.lock().numbers.iter().find(|(own, _)| *own == interface).map(|(_, number)| *number)
     }
 
-    /// Whether what was put in front with this number is there.
-    pub(super) fn is_front(&self, number: u64) -> bool {
-        self.lock().front == number
-    }
-
-    /// Puts a program that is made for it in front of the one that runs, in place of one that is there; its number.
-    pub(super) fn put_in_front(&self, make: impl FnOnce(&Loaded) -> io::Result<OwnedFd>) -> io::Result<u64> {
-        let mut state = self.lock();
-        state.front += 1;
-        // Otherwise it does not run, or not yet.
-        if state.grace.is_some() {
-            Self::put(&state, &make(state.part.loaded())?)?;
-        }
-        Ok(state.front)
-    }
-
-    /// Takes away what was put there with this number, unless another one has come since.
-    pub(super) fn take_front(&self, number: u64) {
-        let state = self.lock();
-        if state.grace.is_some() && state.front == number {
-            // Where a link cannot be changed its interface is gone.
-            let _ = Self::put(&state, state.part.loaded().program());
-        }
-    }
-
     /// From now on it does not. What it has handed over is at the sockets.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
+        let grace = state.grace.take();
+        state.front = None;
         // Where a link cannot be changed its interface is gone.
-        let _ = Self::put(&state, &self.idle);
+        let _ = self.put(&state);
         // What cannot be removed the next start takes for its own.
         let _ = self.pins.as_ref().map(Pins::clear);
-        state.grace = None;
+        drop(grace);
     }
 
     /// Leaves it in the kernel, for the next process with this state, as if this one were killed: the memory of its
@@ -388,10 +371,19 @@ impl FastPath {
         std::mem::forget(self.part());
     }
 
-    /// Puts a program at all links, also where one fails.
-    pub(super) fn put(state: &State, program: &OwnedFd) -> io::Result<()> {
+    /// What is to be at the ports.
+    fn at_ports<'s>(&'s self, state: &'s State) -> &'s OwnedFd {
+        match (&state.grace, &state.front) {
+            (None, _) => &self.idle,
+            (Some(_), Some(front)) => front,
+            (Some(_), None) => state.part.loaded().program(),
+        }
+    }
+
+    /// Puts what is to be there at all links, also where one fails.
+    pub(super) fn put(&self, state: &State) -> io::Result<()> {
         let links = state.links.iter().filter_map(Weak::upgrade);
-        links.map(|link| link.replace(program)).fold(Ok(()), io::Result::and)
+        links.map(|link| link.replace(self.at_ports(state))).fold(Ok(()), io::Result::and)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

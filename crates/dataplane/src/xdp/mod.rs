@@ -37,7 +37,7 @@ pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub(crate) use fast_path::worker_of;
 pub use fast_path::{FastPath, NextPart, PortRole};
-pub use front::Front;
+pub use front::{Copied, Copies, Front};
 pub use kernel_part::{KernelPart, Progress};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};

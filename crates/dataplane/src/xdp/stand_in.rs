@@ -12,7 +12,7 @@ use baker::place::Split;
 use codegen::kernel::Options;
 
 use super::fast_path::{FastPath, State};
-use super::kernel_part::{Awaited, KernelPart, Progress};
+use super::kernel_part::{Awaited, Progress};
 use super::load::{LoadError, Loaded};
 use super::memory::SharedMemory;
 
@@ -60,7 +60,7 @@ impl FastPath {
             // Nothing else sets it: programs that take over wait for this one.
             let _ = part.whole.set(loaded);
             if state.grace.is_some() {
-                self.put_whole(&mut state, &part, named);
+                self.put_whole(&mut state, named);
             }
             Ok(())
         });
@@ -68,11 +68,11 @@ impl FastPath {
     }
 
     /// Puts a program, which was named, in the place of its stand-in.
-    fn put_whole(&self, state: &mut State, part: &KernelPart, named: Option<u32>) {
+    fn put_whole(&self, state: &mut State, named: Option<u32>) {
         // What is in front of the stand-in does not lead to it.
-        state.front += 1;
+        let _ = state.renew_front();
         // Where a link cannot be changed its interface is gone.
-        let _ = Self::put(state, part.loaded().program());
+        let _ = self.put(state);
         // Names that cannot be removed the next start removes.
         let _ = self.pins.as_ref().map(|pins| pins.keep_only(named));
     }

@@ -1,9 +1,10 @@
-//! Where an instance answers by HTTP: figures for monitoring systems, the web page and the API.
+//! Where an instance answers by HTTP, figures for monitoring systems, the web page and the API; and where it sends what
+//! monitoring samples.
 
 use std::sync::{Arc, Weak};
 
 use control::config::{Config, Metrics, Web, WebAddress};
-use control::socket::{Reloaded, Service};
+use control::socket::{Overview, Reloaded, Service, SflowState};
 use figures::exporter::{self, Exporter, Look};
 
 /// What the command line says about it, which comes before the configuration.
@@ -20,12 +21,15 @@ pub struct Given {
 pub struct Endpoints {
     exporter: Exporter,
     web: web::Server,
+    /// Whose agent of sFlow it is.
+    overview: Arc<Overview>,
 }
 
 /// What is to be in force.
 pub struct Bound {
     metrics: exporter::Bound,
     web: endpoint::Bound<web::Web>,
+    sflow: Option<sflow::Settings>,
 }
 
 impl Given {
@@ -39,26 +43,28 @@ impl Given {
 
     /// Takes the addresses of an instance that does not run yet. The error: which can't be had, and why.
     pub fn bind(&self, config: &Config) -> Result<Bound, String> {
-        Ok(Bound { metrics: exporter::bind(self.metrics(config))?, web: web::bind(self.web(config)?)? })
+        let (metrics, web) = (exporter::bind(self.metrics(config))?, web::bind(self.web(config)?)?);
+        Ok(Bound { metrics, web, sflow: config.sflow.clone() })
     }
 }
 
 impl Endpoints {
     /// Of an instance that is looked at in this way, and asked by its service.
-    pub fn new(look: Look, service: Weak<Service>) -> Arc<Endpoints> {
-        Arc::new(Endpoints { exporter: exporter::exporter(look), web: web::server(service) })
+    pub fn new(overview: Arc<Overview>, look: Look, service: Weak<Service>) -> Arc<Endpoints> {
+        Arc::new(Endpoints { exporter: exporter::exporter(look), web: web::server(service), overview })
     }
 
     /// Takes the addresses of another configuration; nothing has changed yet. The error: which can't be had, and why.
     pub fn bind(&self, given: &Given, config: &Config) -> Result<Bound, String> {
         let metrics = self.exporter.bind(given.metrics(config).cloned())?;
-        Ok(Bound { metrics, web: self.web.bind(given.web(config)?)? })
+        Ok(Bound { metrics, web: self.web.bind(given.web(config)?)?, sflow: config.sflow.clone() })
     }
 
     /// Puts in force what an instance starts with.
     pub fn start(&self, bound: Bound) -> std::io::Result<()> {
         self.exporter.put(bound.metrics)?;
         self.web.put(bound.web)?;
+        self.overview.sflow().put(bound.sflow)?;
         Ok(())
     }
 
@@ -75,16 +81,28 @@ impl Endpoints {
             Ok(false) => {}
             Err(error) => reloaded.warnings.push(format!("web: {error}")),
         }
+        match self.overview.sflow().put(bound.sflow) {
+            Ok(true) => reloaded.sflow = Some(self.collectors().unwrap_or_else(nowhere)),
+            Ok(false) => {}
+            Err(error) => reloaded.warnings.push(format!("sflow: {error}")),
+        }
     }
 
     /// Where they are, a line each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let of = |name: &str, url: Option<String>| url.map(|url| format!("{name}: {url}"));
-        [of("metrics", self.exporter.url()), of("web", self.web.url())].into_iter().flatten()
+        let all = [of("metrics", self.exporter.url()), of("web", self.web.url()), of("sflow", self.collectors())];
+        all.into_iter().flatten()
     }
 
-    /// Answers nothing more.
+    /// Where samples are sent, and how many.
+    fn collectors(&self) -> Option<String> {
+        self.overview.sflow().state().map(|state| SflowState::from(state).to_string())
+    }
+
+    /// Answers and sends nothing more.
     pub fn stop(&self) {
+        self.overview.sflow().stop();
         self.exporter.stop();
         self.web.stop();
     }

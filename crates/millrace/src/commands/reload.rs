@@ -42,7 +42,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(place) = &reloaded.web {
         say!("in force: web: {place}");
     }
-    let same = reloaded.controllers.is_empty() && reloaded.metrics.is_none() && reloaded.web.is_none();
+    if let Some(place) = &reloaded.sflow {
+        say!("in force: sflow: {place}");
+    }
+    let endpoints = [&reloaded.metrics, &reloaded.web, &reloaded.sflow];
+    let same = reloaded.controllers.is_empty() && endpoints.iter().all(|own| own.is_none());
     if same && !reloaded.replaced && reloaded.set + reloaded.removed == 0 {
         say!("nothing has changed");
     }

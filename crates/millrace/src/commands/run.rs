@@ -214,7 +214,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let look = Arc::new(move || looked_at.look(LOOK));
     let mut endpoints = None;
     let service = Arc::new_cyclic(|service| {
-        let own = endpoints.insert(Endpoints::new(look, service.clone())).clone();
+        let own = endpoints.insert(Endpoints::new(overview.clone(), look, service.clone())).clone();
         let reloaded = live.clone();
         Service::new(overview, stop.clone(), Box::new(move || reloaded.reload(&read, &own)))
     });
@@ -345,6 +345,7 @@ fn about(
         config: None,
         engine: engine.into(),
         kernel: None,
+        sflow: None,
         workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),

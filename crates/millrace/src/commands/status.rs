@@ -1,10 +1,12 @@
-//! `millrace status`: what runs, whether its controllers do, and what its timers did.
+//! `millrace status`: what runs, whether its controllers do, what its timers did, and what is sent to collectors.
+
+use std::fmt::Write as _;
 
 use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use cli::report;
-use control::socket::{Client, Request, Status};
+use control::socket::{Client, Request, SflowState, Status};
 
 /// The instance to ask.
 #[derive(clap::Args)]
@@ -37,9 +39,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         report::frames(&mut out, &one.holders);
         report::controllers(&mut out, &one.controllers);
         report::timers(&mut out, &one.timers);
+        one.sflow.iter().for_each(|own| sflow(&mut out, own));
     }
     print(format_args!("{out}"));
     Ok(())
+}
+
+/// What is sent to collectors of sFlow.
+fn sflow(out: &mut String, own: &SflowState) {
+    let [samples, datagrams] = [own.samples, own.datagrams].map(report::grouped);
+    // A String takes all that is written.
+    let _ = write!(out, "\n  sflow: {own}: {samples} samples, {datagrams} datagrams");
+    for (number, what) in [(own.lost, "samples lost"), (own.failed, "datagrams failed")] {
+        if number > 0 {
+            let _ = write!(out, ", {} {what}", report::grouped(number));
+        }
+    }
+    out.push('\n');
+    if let Some(error) = &own.error {
+        let _ = writeln!(out, "  sflow: error: {error}");
+    }
 }
 
 /// `running`, or which controllers or parts in the kernel do not.

@@ -9,6 +9,8 @@ pub const XDP_PASS: i32 = 2;
 pub const TC_NEXT: i32 = -1;
 /// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 pub const OF_MAP: u8 = 1;
+/// Or a place in the value of an array (`BPF_PSEUDO_MAP_VALUE`).
+pub const OF_VALUE: u8 = 2;
 
 /// An instruction (`struct bpf_insn`), little-endian.
 pub const fn instruction(op: u8, to: u8, from: u8, offset: i16, number: i32) -> [u8; 8] {

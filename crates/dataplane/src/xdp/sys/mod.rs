@@ -9,7 +9,7 @@ mod program;
 
 pub use call::{number, object_id};
 pub use file_system::{enter_mounts, is_bpf_fs, mount_bpf_fs, pin, pinned, unmount};
-pub use instruction::{EXIT, OF_MAP, TC_NEXT, XDP_PASS, instruction};
+pub use instruction::{EXIT, OF_MAP, OF_VALUE, TC_NEXT, XDP_PASS, instruction};
 pub use link::{at_ingress, link_create, link_create_first, link_info, link_update, links_detach};
 pub use map::{
     MMAPABLE, MapType, array_of_maps, map_create, map_delete, map_of_maps, map_update, map_update_first, ring_create,
