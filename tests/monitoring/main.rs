@@ -1,7 +1,10 @@
 //! A real Prometheus reads running instances: every family that the alerts and the dashboard of `monitoring/` name is
 //! there, their expressions are understood, and no name or value offends its tools. Run by `make compat`.
 //!
-//! Needs root, Prometheus with promtool, and curl (`tools/setup compat` installs them), and fails without.
+//! A real collector of sFlow gets samples (`sflow`).
+//!
+//! Needs root, Prometheus with promtool, curl, and nfdump with sfcapd (`tools/setup compat` installs them), and fails
+//! without.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,6 +18,7 @@ use serde_json::{Value as Json, json};
 #[allow(dead_code)]
 #[path = "../support/process.rs"]
 mod process;
+mod sflow;
 
 use process::{Done, ROOT, Scratch, run, run_with_input};
 
