@@ -1,5 +1,6 @@
 //! `bench eyes`: what it costs to look. The L3 switch forwards at full rate in the kernel while a monitoring system
-//! scrapes it each second, the web page is open, and packets are traced; against the same without anybody who looks.
+//! scrapes it each second, the web page is open, and packets are traced; or while one packet in 1000 is sampled for a
+//! collector of sFlow; against the same without anybody who looks.
 //! Then a splicer with many connections is looked at ([`sessions`]).
 
 mod sessions;
@@ -7,7 +8,7 @@ mod watchers;
 
 use std::time::Duration;
 
-use control::socket::Client;
+use control::socket::{Client, Reloaded, Request, Status};
 use lab::{LinkConfig, Running, mac_text};
 
 use crate::frames::{ethernet, frame, ipv4, udp};
@@ -19,6 +20,9 @@ use crate::{Effort, text};
 use watchers::Watchers;
 
 const CASE: &str = "all eyes open";
+const SAMPLED: &str = "one packet in 1000 sampled";
+/// Where nobody listens: what is measured is the instance.
+const SFLOW: &str = "[sflow]\ncollectors = [\"127.0.0.1\"]\n";
 const SYSTEM: &str = "millrace";
 /// Packets that are traced in each window.
 const TRACED: u32 = 1000;
@@ -46,6 +50,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let payload = udp(1, 2, &[0; 18]);
     let frames = [frame(ethernet(ROUTERS[0], HOSTS[0], 0x0800), &ipv4(ADDRESSES[0], ADDRESSES[1], 17, &payload))];
     let (mut losses, mut lost, mut traced, mut rates) = (Vec::new(), Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let mut sampled = Sampled::default();
     for _ in 0..rounds {
         let alone = line.forward(&frames, window)?;
         let watchers = Watchers::start(&line.system, METRICS, WEB)?;
@@ -54,11 +59,11 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         let watched = line.forward(&frames, window)?;
         traced.push(watchers::traced(&mut client)?);
         watchers.stop()?;
-        let rate = |counted: &Counted| counted.arrived as f64 / counted.seconds / 1e6;
         losses.push(100.0 * (1.0 - rate(&watched) / rate(&alone)));
         lost.push((watched.sent - watched.arrived) as f64);
         rates[0].push(rate(&alone));
         rates[1].push(rate(&watched));
+        sampled.measure(&mut client, &scratch, (rate(&alone), || line.forward(&frames, window)))?;
         if let Some(status) = instance.ended().map_err(text)? {
             return Err(format!("the switch has ended: {status}"));
         }
@@ -69,9 +74,59 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     results.add(CASE, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", losses);
     results.add(CASE, SYSTEM, "packets_lost", "of those sent in a window", lost);
     results.add(CASE, SYSTEM, "packets_traced", "in a window", traced);
+    sampled.add(&mut results);
     drop((instance, line));
     sessions::measure(effort, &mut results)?;
     Ok(results)
+}
+
+/// Millions of packets that arrived in a second.
+fn rate(counted: &Counted) -> f64 {
+    counted.arrived as f64 / counted.seconds / 1e6
+}
+
+/// Windows in which packets are sampled.
+#[derive(Default)]
+struct Sampled {
+    rates: Vec<f64>,
+    losses: Vec<f64>,
+    lost: Vec<f64>,
+    /// Samples, by thousand packets.
+    samples: Vec<f64>,
+}
+
+impl Sampled {
+    /// A window, against the rate of another one.
+    fn measure(
+        &mut self,
+        client: &mut Client,
+        scratch: &Scratch,
+        (alone, forward): (f64, impl FnOnce() -> Result<Counted, String>),
+    ) -> Result<(), String> {
+        put_in_force(client, scratch, SFLOW)?;
+        let counted = forward()?;
+        let status: Status = client.ask(&Request::Status).map_err(text)?;
+        let samples = status.sflow.map_or(0, |own| own.samples);
+        put_in_force(client, scratch, "")?;
+        self.rates.push(rate(&counted));
+        self.losses.push(100.0 * (1.0 - rate(&counted) / alone));
+        self.lost.push((counted.sent - counted.arrived) as f64);
+        self.samples.push(samples as f64 * 1e3 / counted.sent as f64);
+        Ok(())
+    }
+
+    fn add(self, results: &mut Results) {
+        results.add(SAMPLED, SYSTEM, "mpps", "million packets/s", self.rates);
+        results.add(SAMPLED, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", self.losses);
+        results.add(SAMPLED, SYSTEM, "packets_lost", "of those sent in a window", self.lost);
+        results.add(SAMPLED, SYSTEM, "samples_per_1000", "samples of 1000 packets", self.samples);
+    }
+}
+
+/// Has the switch read its configuration again, with more in it.
+fn put_in_force(client: &mut Client, scratch: &Scratch, more: &str) -> Result<(), String> {
+    scratch.write("eyes.toml", &(configuration() + more))?;
+    client.ask::<Reloaded>(&Request::Reload).map_err(text).map(drop)
 }
 
 /// The L3 switch between source and sink, and its control socket.

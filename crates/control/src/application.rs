@@ -17,6 +17,7 @@ mod reloads;
 mod settings;
 
 use baker::ir::Program;
+use collectors::ipfix::Flows;
 use dataplane::controller::{Controller, NamedTables};
 
 pub use self::kept::Kept;
@@ -37,10 +38,23 @@ pub enum SettingsUse {
     Required,
 }
 
+/// What a controller is given.
+#[derive(Clone, Debug)]
+pub struct Given<S> {
+    /// The way by which settings come to it,
+    pub reloads: Reloads<S>,
+    /// and queries.
+    pub queries: Queries,
+    /// What was kept for it.
+    pub kept: Kept,
+    /// Where it puts flows that are over, for collectors of IPFIX.
+    pub flows: Flows,
+}
+
 /// An application: its controller, how its settings are read and put in force, and what it can be asked.
 ///
 /// ```
-/// use control::application::{Application, Kept, Queries, Reloads};
+/// use control::application::{Application, Given};
 /// use dataplane::controller::{Controller, Event, Link};
 ///
 /// /// Counts the packets that come to it.
@@ -65,7 +79,7 @@ pub enum SettingsUse {
 ///     const NAME: &'static str = "count";
 ///     type Settings = ();
 ///
-///     fn controller(&self, _: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
+///     fn controller(&self, _: Given<()>) -> Box<dyn Controller> {
 ///         Box::new(Count)
 ///     }
 /// }
@@ -83,9 +97,9 @@ pub trait Application: Sync {
     /// What the controller answers by [`Queries::answer`].
     const QUERIES: &'static [Offer] = &[];
 
-    /// A new controller, with the ways by which settings and queries come to it, and what was kept for it. It does
-    /// nothing before it runs: one is also made to ask for its functions ([`Controller::externs`]).
-    fn controller(&self, reloads: Reloads<Self::Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller>;
+    /// A new controller. It does nothing before it runs: one is also made to ask for its functions
+    /// ([`Controller::externs`]).
+    fn controller(&self, given: Given<Self::Settings>) -> Box<dyn Controller>;
 
     /// Whether a program needs the controller that is not wired to it and calls none of its functions, such as for
     /// tables that it is to fill.

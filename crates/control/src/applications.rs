@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use baker::ir::Program;
+use collectors::ipfix::Flows;
 use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
 use crate::application::{
-    AnyReloads, AnySettings, Application, Kept, Offer, Queries, QueryTarget, Reloads, Section, SettingsUse,
+    AnyReloads, AnySettings, Application, Given, Kept, Offer, Queries, QueryTarget, Reloads, Section, SettingsUse,
 };
 use crate::document::{self, Errors, Path, Value};
 use crate::entries::{PortNames, fill};
@@ -21,7 +22,7 @@ pub trait AnyApplication: Sync {
     /// See [`Application::QUERIES`].
     fn queries(&self) -> &'static [Offer];
     /// A new controller, and the way by which settings come to it.
-    fn start(&self, queries: Queries, kept: Kept) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
+    fn start(&self, queries: Queries, kept: Kept, flows: Flows) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
     /// See [`Application::serves`].
     fn serves(&self, program: &Program) -> bool;
     /// See [`Application::read`].
@@ -46,9 +47,10 @@ impl<A: Application> AnyApplication for A {
         A::QUERIES
     }
 
-    fn start(&self, queries: Queries, kept: Kept) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
+    fn start(&self, queries: Queries, kept: Kept, flows: Flows) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
         let reloads = Reloads::default();
-        (self.controller(reloads.clone(), queries, kept), Arc::new(reloads))
+        let given = Given { reloads: reloads.clone(), queries, kept, flows };
+        (self.controller(given), Arc::new(reloads))
     }
 
     fn serves(&self, program: &Program) -> bool {
@@ -110,6 +112,8 @@ pub struct Needed {
     pub query_targets: Vec<QueryTarget>,
     /// What they keep beside tables.
     pub kept: KeptOfAll,
+    /// Where they put flows that are over.
+    pub flows: Flows,
     /// Those that do not run without settings.
     required: Vec<&'static str>,
 }
@@ -214,17 +218,19 @@ impl Applications {
         let mut missing: Vec<String> = program.externs.iter().map(|function| function.name.clone()).collect();
         let (controllers, reloads) = (Vec::new(), Vec::new());
         let (query_targets, kept) = (Vec::new(), Vec::new());
-        let mut needed = Needed { controllers, reloads, query_targets, kept, required: Vec::new() };
+        let flows = Flows::default();
+        let mut needed =
+            Needed { controllers, reloads, query_targets, kept, flows: flows.clone(), required: Vec::new() };
         for own in self.0 {
             // One that is only asked for its functions' names.
-            let functions = own.start(Queries::default(), Kept::default()).0.externs();
+            let functions = own.start(Queries::default(), Kept::default(), Flows::default()).0.externs();
             let calls = functions.iter().any(|(function, _)| missing.contains(function));
             if !wired(own.name()) && !calls && !own.serves(program) {
                 continue;
             }
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));
             let (queries, kept) = (Queries::default(), Kept::default());
-            let (controller, reloads) = own.start(queries.clone(), kept.clone());
+            let (controller, reloads) = own.start(queries.clone(), kept.clone(), flows.clone());
             needed.controllers.push((own.name().to_owned(), controller));
             needed.kept.push((own.name(), kept));
             if own.settings() != SettingsUse::None {
@@ -251,8 +257,11 @@ impl Applications {
         if program.externs.is_empty() {
             return Ok(None);
         }
-        let all: Vec<(String, ExternFn)> =
-            self.0.iter().flat_map(|own| own.start(Queries::default(), Kept::default()).0.externs()).collect();
+        let all: Vec<(String, ExternFn)> = self
+            .0
+            .iter()
+            .flat_map(|own| own.start(Queries::default(), Kept::default(), Flows::default()).0.externs())
+            .collect();
         let table = ExternTable::new(program, all);
         table.map(Some).map_err(|missing| ControllersError::Missing { missing, known: list(self.names()) })
     }
@@ -281,7 +290,7 @@ mod tests {
         const NAME: &'static str = "responder";
         type Settings = ();
 
-        fn controller(&self, _: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
+        fn controller(&self, _: Given<()>) -> Box<dyn Controller> {
             Box::new(Idle)
         }
     }
@@ -291,7 +300,7 @@ mod tests {
         const SETTINGS: SettingsUse = SettingsUse::Required;
         type Settings = u8;
 
-        fn controller(&self, _: Reloads<u8>, _: Queries, _: Kept) -> Box<dyn Controller> {
+        fn controller(&self, _: Given<u8>) -> Box<dyn Controller> {
             Box::new(Idle)
         }
 
@@ -310,7 +319,7 @@ mod tests {
         const SETTINGS: SettingsUse = SettingsUse::Optional;
         type Settings = u8;
 
-        fn controller(&self, _: Reloads<u8>, _: Queries, _: Kept) -> Box<dyn Controller> {
+        fn controller(&self, _: Given<u8>) -> Box<dyn Controller> {
             Box::new(Idle)
         }
 

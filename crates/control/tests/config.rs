@@ -298,7 +298,7 @@ fn errors_of_values() {
 fn errors_of_sections() {
     assert_eq!(
         error("[prots]"),
-        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, workers, control, metrics, web, ports, controllers, tables"
+        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, workers, control, metrics, web, sflow, ipfix, ports, controllers, tables"
     );
     // What depends on it is not wrong by itself.
     for wrong in ["[port.p3]\nnumber = 3", "[ports]\np3 = 3", "[ports.p3]"] {

@@ -4,7 +4,7 @@
 //! counted here; monitoring systems get the base unit ([`UNITS`](control::application::metrics::UNITS)).
 
 use control::application::metrics::{Family, Kind};
-use control::socket::{PortState, Seen, SflowState, WorkerState};
+use control::socket::{IpfixState, PortState, Seen, SflowState, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
@@ -68,6 +68,11 @@ fn sflow(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&SflowState) 
     seen.status.sflow.iter().for_each(|own| add(&[], value(own)));
 }
 
+/// Adds a sample where flows are sent to collectors.
+fn ipfix(seen: &Seen, add: &mut dyn FnMut(&[&str], u64), value: fn(&IpfixState) -> u64) {
+    seen.status.ipfix.iter().for_each(|own| add(&[], value(own)));
+}
+
 /// The rows.
 pub const FIGURES: &[Figure] = &[
     gauge("instance_info", &["version", "program", "engine", "mode"], "What runs; always 1", |seen, add| {
@@ -112,13 +117,25 @@ pub const FIGURES: &[Figure] = &[
         sflow(seen, add, |sflow| sflow.samples);
     }),
     counter("sflow_samples_lost_total", &[], "Samples for which there was no room", |seen, add| {
-        sflow(seen, add, |sflow| sflow.lost);
+        sflow(seen, add, |sflow| sflow.sent.lost);
     }),
     counter("sflow_datagrams_total", &[], "Datagrams sent to collectors of sFlow, to all together", |seen, add| {
-        sflow(seen, add, |sflow| sflow.datagrams);
+        sflow(seen, add, |sflow| sflow.sent.datagrams);
     }),
     counter("sflow_datagrams_failed_total", &[], "Datagrams that could not be sent to one of them", |seen, add| {
-        sflow(seen, add, |sflow| sflow.failed);
+        sflow(seen, add, |sflow| sflow.sent.failed);
+    }),
+    counter("ipfix_flows_total", &[], "Flows that were over, for collectors of IPFIX", |seen, add| {
+        ipfix(seen, add, |ipfix| ipfix.flows);
+    }),
+    counter("ipfix_flows_lost_total", &[], "Flows for which there was no room", |seen, add| {
+        ipfix(seen, add, |ipfix| ipfix.sent.lost);
+    }),
+    counter("ipfix_messages_total", &[], "Messages sent to collectors of IPFIX, to all together", |seen, add| {
+        ipfix(seen, add, |ipfix| ipfix.sent.datagrams);
+    }),
+    counter("ipfix_messages_failed_total", &[], "Messages that could not be sent to one of them", |seen, add| {
+        ipfix(seen, add, |ipfix| ipfix.sent.failed);
     }),
     gauge("frames", &["holder"], "Frames by holder; passing: of packets under way between these", |seen, add| {
         seen.status.holders.iter().for_each(|(holder, frames)| add(&[holder], u64::from(*frames)));

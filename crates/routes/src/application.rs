@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use baker::ir::Program;
 use control::application::{
-    Answer, Application, CompiledSettings, Kept, Offer, Queries, QueryError, Reloads, Section, SettingsUse,
+    Answer, Application, CompiledSettings, Given, Offer, Queries, QueryError, Reloads, Section, SettingsUse,
 };
 use control::document::Errors;
 use dataplane::controller::{Controller, Event, Link};
@@ -45,7 +45,7 @@ impl Application for RoutesApplication {
         Offer { name: "metrics", about: "what was counted", changes: false },
     ];
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, _: Kept) -> Box<dyn Controller> {
+    fn controller(&self, Given { reloads, queries, .. }: Given<Settings>) -> Box<dyn Controller> {
         Box::new(Routes { reloads, queries, known: Known::default() })
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use control::application::Registry;
 use control::entries::{Notation, PortNames};
 use control::exits::Exits;
 use control::socket::{About, Graph, Overview, Service, Shown};
@@ -41,6 +40,6 @@ pub fn start() -> (Arc<Service>, Instance) {
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
     let graph = Graph::new(program, |_| "interp");
     let shown = Shown::new(program.clone(), (graph, Exits::new(&ports)), notation, instance.tables());
-    let overview = Arc::new(Overview::new(about, shown, instance.observer(), Registry::default()));
+    let overview = Arc::new(Overview::new(about, shown, instance.observer(), Default::default()));
     (Arc::new(Service::new(overview, stop, reload)), instance)
 }

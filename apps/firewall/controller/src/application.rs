@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baker::ir::{TableEntry, TableId};
-use control::application::{Application, CompiledSettings, Kept, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Event, Link, NameError, NamedTables};
 
@@ -24,8 +24,8 @@ impl Application for FirewallApplication {
     type Settings = ();
     const SETTINGS: SettingsUse = SettingsUse::Optional;
 
-    fn controller(&self, reloads: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
-        Box::new(Firewall { reloads })
+    fn controller(&self, given: Given<()>) -> Box<dyn Controller> {
+        Box::new(Firewall { reloads: given.reloads })
     }
 
     /// The entries that the rules of a configuration make, for [`SETS`]`[0]`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Kept, Offer, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link};
 
@@ -19,7 +19,7 @@ impl Application for MediaApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller> {
+    fn controller(&self, Given { reloads, queries, kept, .. }: Given<Settings>) -> Box<dyn Controller> {
         Box::new(Media { reloads, queries, kept, server: None })
     }
 

@@ -1,10 +1,11 @@
 //! The splicer between other people's clients and servers, as `make compat` runs it: nginx, Apache and Python behind
 //! it, with the TCP options that each could have; curl, wrk, ab, httperf, Python, Go and Chromium in front. Every byte
-//! is compared.
+//! is compared. A collector of nfdump gets what was asked for as flows.
 //!
 //! Needs root and these programs (`tools/setup compat` installs them), and fails without.
 
 mod clients;
+mod collectors;
 mod servers;
 
 #[allow(dead_code)]

@@ -3,6 +3,7 @@
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
 mod floods;
+mod flows;
 mod limits;
 mod misbehaving;
 mod network;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baker::ir::TableEntry;
-use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Offer, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link};
 
@@ -19,8 +19,8 @@ impl Application for SpliceApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, _: Kept) -> Box<dyn Controller> {
-        Box::new(Splice::new(reloads, queries))
+    fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
+        Box::new(Splice { given, kept: None })
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
@@ -52,24 +52,16 @@ impl Application for SpliceApplication {
 
 /// The controller.
 pub struct Splice {
-    reloads: Reloads<Settings>,
-    queries: Queries,
+    given: Given<Settings>,
     /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and taken
     /// up from the flow entries.
     kept: Option<Box<run::Live>>,
 }
 
-impl Splice {
-    /// With where configurations and questions come from.
-    fn new(reloads: Reloads<Settings>, queries: Queries) -> Splice {
-        Splice { reloads, queries, kept: None }
-    }
-}
-
 impl Controller for Splice {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        let mut live = run::begin(link, &self.reloads, self.kept.take())?;
-        live.run(link, &self.reloads, &self.queries)?;
+        let mut live = run::begin(link, &self.given, self.kept.take())?;
+        live.run(link, &self.given.reloads, &self.given.queries)?;
         self.kept = Some(live);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baker::ir::TableError;
-use control::application::{CompiledSettings, Queries, Reloads};
+use control::application::{CompiledSettings, Given, Queries, Reloads};
 use dataplane::controller::{Event, Field, Injector, Input, Link, NameError, PortInfo, Punted, Table};
 use nix::time::{ClockId, clock_gettime};
 use routes::ways::{Found, Ways};
@@ -289,16 +289,17 @@ fn common_port((first, last): (u16, u16), range: &str, reserved: &str) -> Option
 
 /// What the controller is to a program that begins, or takes over: with what it knows of the one before, if there was
 /// one, else of the flow entries, if a process or a controller before has left any.
-pub fn begin(link: &Link, reloads: &Reloads<Settings>, kept: Option<Box<Live>>) -> Result<Box<Live>, String> {
+pub fn begin(link: &Link, given: &Given<Settings>, kept: Option<Box<Live>>) -> Result<Box<Live>, String> {
     let secret = secret(link)?;
     let path = LivePath::of(link, secret).map_err(|error| error.to_string())?;
-    let settings = settings_of(&reloads.begun())?;
+    let settings = settings_of(&given.reloads.begun())?;
     compare_ports(&settings);
     if let Some(mut splicer) = kept {
         splicer.go_on(path, settings)?;
         return Ok(splicer);
     }
     let mut splicer = Box::new(Splicer::new(settings, path));
+    splicer.metrics.flows = given.flows.clone();
     let restored = splicer.restore();
     if restored != Restored::default() {
         let Restored { live, passthrough, lost } = restored;

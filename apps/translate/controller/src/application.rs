@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::application::{Application, CompiledSettings, Kept, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Kept, Offer, Queries, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link, NamedTables};
 
@@ -20,7 +20,7 @@ impl Application for TranslateApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, reloads: Reloads<Settings>, queries: Queries, kept: Kept) -> Box<dyn Controller> {
+    fn controller(&self, Given { reloads, queries, kept, .. }: Given<Settings>) -> Box<dyn Controller> {
         Box::new(Translate { reloads, queries, kept, server: None, has_run: false })
     }
 

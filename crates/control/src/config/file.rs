@@ -9,8 +9,8 @@ use dataplane::{FrameConfig, Options, PortConfig};
 use super::error::PortSetupError;
 use super::metrics::{self, Metrics};
 use super::ports::{self, Control, Port, Workers};
-use super::sflow;
 use super::web::{self, Web};
+use super::{ipfix, sflow};
 use crate::application::{AnySettings, Application};
 use crate::applications::Applications;
 use crate::document::{self, ConfigError, Errors, Path};
@@ -19,7 +19,7 @@ use crate::messages::list;
 
 /// Its sections.
 const SECTIONS: &[&str] =
-    &["frames", "workers", "control", "metrics", "web", "sflow", "ports", "controllers", "tables"];
+    &["frames", "workers", "control", "metrics", "web", "sflow", "ipfix", "ports", "controllers", "tables"];
 
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
@@ -45,7 +45,9 @@ pub struct Config {
     /// Where its web page and its HTTP API are; none: nowhere.
     pub web: Option<Web>,
     /// What it sends to collectors of sFlow; none: nothing.
-    pub sflow: Option<::sflow::Settings>,
+    pub sflow: Option<::collectors::sflow::Settings>,
+    /// What it sends to collectors of IPFIX; none: nothing.
+    pub ipfix: Option<::collectors::ipfix::Settings>,
 }
 
 impl Config {
@@ -75,6 +77,7 @@ impl Config {
         let metrics = metrics::metrics(root.get("metrics"), &mut errors);
         let web = web::web(root.get("web"), &mut errors);
         let sflow = sflow::sflow(root.get("sflow"), &mut errors);
+        let ipfix = ipfix::ipfix(root.get("ipfix"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
@@ -101,6 +104,7 @@ impl Config {
             metrics,
             web,
             sflow,
+            ipfix,
         })
     }
 

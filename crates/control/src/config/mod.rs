@@ -31,6 +31,10 @@
 //! one_in = 1000                        # optional: one packet of so many is sampled, at random
 //! header = 128                         # optional: bytes of a sampled packet that are sent, 14 to 256
 //! poll = "20s"                         # optional: between two looks at ports' counters; "0s": they are not sent
+//! [ipfix]                              # optional: flows that are over, as applications know them
+//! collectors = ["192.0.2.1:4739"]      # 8 at most; without a port it is 4739
+//! domain = 1                           # optional: tells this instance from others of the same machine
+//! templates = "60s"                    # optional: between two messages that say what records look like
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
@@ -49,15 +53,19 @@
 //! | `listen` | what `[metrics]` and `[web]` have in common |
 //! | `metrics` | `[metrics]` |
 //! | `web` | `[web]` |
+//! | `collectors` | what `[sflow]` and `[ipfix]` have in common |
 //! | `sflow` | `[sflow]` |
+//! | `ipfix` | `[ipfix]` |
 //! | `changes` | what is different in the tables of two configurations |
 //! | `error` | what is wrong with the ports of the file and the command line together |
 //!
 //! `[tables]` is read by [`crate::entries`], `[controllers]` by the [applications](crate::applications).
 
 mod changes;
+mod collectors;
 mod error;
 mod file;
+mod ipfix;
 mod listen;
 mod metrics;
 pub(crate) mod ports;

@@ -1,14 +1,15 @@
 //! `[sflow]`: collectors of sFlow, and what is sent to them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use baker::syntax::duration;
+use collectors::sflow::Settings;
+use collectors::sflow::settings::PORT;
 use dataplane::sampling;
-use sflow::Settings;
-use sflow::settings::{MOST_COLLECTORS, PORT};
 
-use crate::document::{self, Errors, Path, Table, Value};
+use super::collectors::collectors;
+use crate::document::{self, Errors, Path, Value};
 
 /// One packet of so many is sampled, where it is not said.
 const ONE_IN: u32 = 1000;
@@ -47,7 +48,7 @@ pub(super) fn sflow(value: Option<&Value>, errors: &mut Errors) -> Option<Settin
         }
         None => Some(POLL),
     };
-    let collectors = collectors(value, table, &path, errors);
+    let collectors = collectors((value, table), &path, PORT, errors);
     Some(Settings {
         collectors: collectors?,
         agent: agent?,
@@ -55,35 +56,6 @@ pub(super) fn sflow(value: Option<&Value>, errors: &mut Errors) -> Option<Settin
         header: header?,
         poll: poll.map(|time| Some(time).filter(|time| !time.is_zero()))?,
     })
-}
-
-fn collectors(at: &Value, table: &Table, path: &Path, errors: &mut Errors) -> Option<Vec<SocketAddr>> {
-    let accepted = format!("addresses such as \"192.0.2.1\" or \"[2001:db8::1]:{PORT}\", {MOST_COLLECTORS} at most");
-    let Some(value) = table.get("collectors") else {
-        errors.add(at.span().start, path, "`collectors` is missing", accepted);
-        return None;
-    };
-    let path = path.key("collectors");
-    let all = document::array(value, &path, errors)?;
-    if all.is_empty() || all.len() > MOST_COLLECTORS {
-        errors.add(value.span().start, &path, format!("there are {}", all.len()), accepted);
-        return None;
-    }
-    let address = |text: &str| {
-        let alone = || text.parse().ok().map(|address: IpAddr| SocketAddr::from((address, PORT)));
-        text.parse().ok().or_else(alone).filter(|own: &SocketAddr| own.port() != 0 && !own.ip().is_unspecified())
-    };
-    let read = |(at, one)| document::parsed(one, &path.index(at), &accepted, errors, address);
-    let read: Vec<_> = all.iter().enumerate().map(read).collect();
-    let mut found: Vec<SocketAddr> = read.into_iter().collect::<Option<_>>()?;
-    let mut seen = Vec::new();
-    found.retain(|own| {
-        !seen.contains(own) && {
-            seen.push(*own);
-            true
-        }
-    });
-    Some(found)
 }
 
 #[cfg(test)]

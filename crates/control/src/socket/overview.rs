@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use collectors::Exporter;
+use collectors::ipfix::{Flows, IpfixAgent};
+use collectors::sflow::SflowAgent;
 use dataplane::xdp::{Copies, Front};
 use dataplane::{Capture, Observer};
 use serde_json::json;
 
-use super::protocol::{ControllerState, Counters, KernelState, SflowState, Status, TableInfo, TimerState};
+use super::protocol::{ControllerState, Counters, IpfixState, KernelState, SflowState, Status, TableInfo, TimerState};
 use super::shown::Shown;
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
@@ -37,15 +40,16 @@ pub struct Overview {
     started: Instant,
     observer: Observer,
     registry: Registry,
-    sflow: sflow::Exporter,
+    sflow: Exporter<SflowAgent>,
+    ipfix: Exporter<IpfixAgent>,
     shown: Mutex<Arc<Shown>>,
 }
 
 impl Overview {
-    /// Of an instance that just started; `registry` has the controllers that can be asked.
-    pub fn new(about: About, shown: Arc<Shown>, observer: Observer, registry: Registry) -> Overview {
-        let sflow = sflow::Exporter::new(observer.clone());
-        Overview { about, started: Instant::now(), observer, registry, sflow, shown: Mutex::new(shown) }
+    /// Of an instance that just started; `registry` has the controllers that can be asked, and `flows` come from them.
+    pub fn new(about: About, shown: Arc<Shown>, observer: Observer, (registry, flows): (Registry, Flows)) -> Overview {
+        let (sflow, ipfix) = (Exporter::new(observer.clone()), Exporter::new(flows));
+        Overview { about, started: Instant::now(), observer, registry, sflow, ipfix, shown: Mutex::new(shown) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Shown>> {
@@ -73,8 +77,13 @@ impl Overview {
     }
 
     /// What sends samples and counters to collectors.
-    pub fn sflow(&self) -> &sflow::Exporter {
+    pub fn sflow(&self) -> &Exporter<SflowAgent> {
         &self.sflow
+    }
+
+    /// What sends flows to collectors.
+    pub fn ipfix(&self) -> &Exporter<IpfixAgent> {
+        &self.ipfix
     }
 
     /// The controllers that can be asked.
@@ -124,7 +133,7 @@ impl Overview {
         let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
         let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
         let kernel = self.observer.progress().map(KernelState::from);
-        let sflow = self.sflow.state().map(SflowState::from);
-        Status { uptime_ms, kernel, sflow, timers, controllers, holders, ..self.about.clone() }
+        let (sflow, ipfix) = (self.sflow.state().map(SflowState::from), self.ipfix.state().map(IpfixState::from));
+        Status { uptime_ms, kernel, sflow, ipfix, timers, controllers, holders, ..self.about.clone() }
     }
 }

@@ -4,8 +4,11 @@
 //! with one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use collectors::sockets::Sent;
+use collectors::{ipfix, sflow};
 use dataplane::controller::ControllerSnapshot;
 use dataplane::xdp::Progress;
 use dataplane::{Snapshot, TimerSnapshot, WorkerSnapshot};
@@ -216,6 +219,9 @@ pub struct Reloaded {
     /// Where samples and counters are sent, if that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sflow: Option<String>,
+    /// Where flows are sent, if that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipfix: Option<String>,
     /// What is accepted but can hardly be meant, or goes on without the new program, a line each.
     pub warnings: Vec<String>,
 }
@@ -243,6 +249,9 @@ pub struct Status {
     /// What is sent to collectors of sFlow, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sflow: Option<SflowState>,
+    /// What is sent to collectors of IPFIX, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipfix: Option<IpfixState>,
     /// Number of workers.
     pub workers: usize,
     /// `busy` or `interrupt`.
@@ -278,39 +287,81 @@ pub struct KernelState {
     pub reason: Option<String>,
 }
 
-/// What is sent to collectors of sFlow.
+/// What was sent to collectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SflowState {
-    /// By which address they know this machine.
-    pub agent: String,
+pub struct SentState {
     /// Where they listen.
     pub collectors: Vec<String>,
-    /// One of so many packets is sampled, on average.
-    pub one_in: u32,
-    /// Packets that were sampled.
-    pub samples: u64,
-    /// Samples for which there was no room.
-    pub lost: u64,
     /// Datagrams that were sent, to all collectors together.
     pub datagrams: u64,
     /// Datagrams that could not be sent.
     pub failed: u64,
+    /// Samples or flows for which there was no room.
+    pub lost: u64,
     /// What is wrong now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-impl From<sflow::State> for SflowState {
-    fn from(state: sflow::State) -> Self {
-        let sflow::State { agent, collectors, one_in, samples, lost, datagrams, failed, error } = state;
+impl SentState {
+    fn new(collectors: &[SocketAddr], lost: u64, sent: Sent) -> Self {
         let collectors = collectors.iter().map(ToString::to_string).collect();
-        SflowState { agent: agent.to_string(), collectors, one_in, samples, lost, datagrams, failed, error }
+        SentState { collectors, datagrams: sent.datagrams, failed: sent.failed, lost, error: sent.error }
+    }
+}
+
+/// What is sent to collectors of sFlow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SflowState {
+    /// By which address they know this machine.
+    pub agent: String,
+    /// One of so many packets is sampled, on average.
+    pub one_in: u32,
+    /// Packets that were sampled.
+    pub samples: u64,
+    /// Where they were sent.
+    #[serde(flatten)]
+    pub sent: SentState,
+}
+
+impl From<(sflow::Settings, sflow::State)> for SflowState {
+    fn from((settings, state): (sflow::Settings, sflow::State)) -> Self {
+        let sflow::State { agent, samples, lost, error, sent } = state;
+        let sent = Sent { error: error.or(sent.error), ..sent };
+        let sent = SentState::new(&settings.collectors, lost, sent);
+        SflowState { agent: agent.to_string(), one_in: settings.one_in, samples, sent }
     }
 }
 
 impl fmt::Display for SflowState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "one packet in {} to {}, as {}", self.one_in, self.collectors.join(", "), self.agent)
+        write!(f, "one packet in {} to {}, as {}", self.one_in, self.sent.collectors.join(", "), self.agent)
+    }
+}
+
+/// What is sent to collectors of IPFIX.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IpfixState {
+    /// By which number they tell this instance from others of the same machine.
+    pub domain: u32,
+    /// Flows that are over.
+    pub flows: u64,
+    /// Where they were sent.
+    #[serde(flatten)]
+    pub sent: SentState,
+}
+
+impl From<(ipfix::Settings, ipfix::State)> for IpfixState {
+    fn from((settings, state): (ipfix::Settings, ipfix::State)) -> Self {
+        let ipfix::State { flows, lost, sent } = state;
+        let sent = SentState::new(&settings.collectors, lost, sent);
+        IpfixState { domain: settings.domain, flows, sent }
+    }
+}
+
+impl fmt::Display for IpfixState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flows that are over to {}, of domain {}", self.sent.collectors.join(", "), self.domain)
     }
 }
 

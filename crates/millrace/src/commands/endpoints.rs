@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Weak};
 
+use collectors::{ipfix, sflow};
 use control::config::{Config, Metrics, Web, WebAddress};
-use control::socket::{Overview, Reloaded, Service, SflowState};
+use control::socket::{IpfixState, Overview, Reloaded, Service, SflowState};
 use figures::exporter::{self, Exporter, Look};
 
 /// What the command line says about it, which comes before the configuration.
@@ -30,6 +31,7 @@ pub struct Bound {
     metrics: exporter::Bound,
     web: endpoint::Bound<web::Web>,
     sflow: Option<sflow::Settings>,
+    ipfix: Option<ipfix::Settings>,
 }
 
 impl Given {
@@ -44,7 +46,7 @@ impl Given {
     /// Takes the addresses of an instance that does not run yet. The error: which can't be had, and why.
     pub fn bind(&self, config: &Config) -> Result<Bound, String> {
         let (metrics, web) = (exporter::bind(self.metrics(config))?, web::bind(self.web(config)?)?);
-        Ok(Bound { metrics, web, sflow: config.sflow.clone() })
+        Ok(Bound { metrics, web, sflow: config.sflow.clone(), ipfix: config.ipfix.clone() })
     }
 }
 
@@ -57,7 +59,8 @@ impl Endpoints {
     /// Takes the addresses of another configuration; nothing has changed yet. The error: which can't be had, and why.
     pub fn bind(&self, given: &Given, config: &Config) -> Result<Bound, String> {
         let metrics = self.exporter.bind(given.metrics(config).cloned())?;
-        Ok(Bound { metrics, web: self.web.bind(given.web(config)?)?, sflow: config.sflow.clone() })
+        let web = self.web.bind(given.web(config)?)?;
+        Ok(Bound { metrics, web, sflow: config.sflow.clone(), ipfix: config.ipfix.clone() })
     }
 
     /// Puts in force what an instance starts with.
@@ -65,6 +68,7 @@ impl Endpoints {
         self.exporter.put(bound.metrics)?;
         self.web.put(bound.web)?;
         self.overview.sflow().put(bound.sflow)?;
+        self.overview.ipfix().put(bound.ipfix)?;
         Ok(())
     }
 
@@ -82,27 +86,38 @@ impl Endpoints {
             Err(error) => reloaded.warnings.push(format!("web: {error}")),
         }
         match self.overview.sflow().put(bound.sflow) {
-            Ok(true) => reloaded.sflow = Some(self.collectors().unwrap_or_else(nowhere)),
+            Ok(true) => reloaded.sflow = Some(self.sflow().unwrap_or_else(nowhere)),
             Ok(false) => {}
             Err(error) => reloaded.warnings.push(format!("sflow: {error}")),
+        }
+        match self.overview.ipfix().put(bound.ipfix) {
+            Ok(true) => reloaded.ipfix = Some(self.ipfix().unwrap_or_else(nowhere)),
+            Ok(false) => {}
+            Err(error) => reloaded.warnings.push(format!("ipfix: {error}")),
         }
     }
 
     /// Where they are, a line each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let of = |name: &str, url: Option<String>| url.map(|url| format!("{name}: {url}"));
-        let all = [of("metrics", self.exporter.url()), of("web", self.web.url()), of("sflow", self.collectors())];
-        all.into_iter().flatten()
+        let answers = [of("metrics", self.exporter.url()), of("web", self.web.url())];
+        answers.into_iter().chain([of("sflow", self.sflow()), of("ipfix", self.ipfix())]).flatten()
     }
 
     /// Where samples are sent, and how many.
-    fn collectors(&self) -> Option<String> {
+    fn sflow(&self) -> Option<String> {
         self.overview.sflow().state().map(|state| SflowState::from(state).to_string())
+    }
+
+    /// Where flows are sent.
+    fn ipfix(&self) -> Option<String> {
+        self.overview.ipfix().state().map(|state| IpfixState::from(state).to_string())
     }
 
     /// Answers and sends nothing more.
     pub fn stop(&self) {
         self.overview.sflow().stop();
+        self.overview.ipfix().stop();
         self.exporter.stop();
         self.web.stop();
     }

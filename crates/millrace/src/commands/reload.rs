@@ -45,7 +45,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(place) = &reloaded.sflow {
         say!("in force: sflow: {place}");
     }
-    let endpoints = [&reloaded.metrics, &reloaded.web, &reloaded.sflow];
+    if let Some(place) = &reloaded.ipfix {
+        say!("in force: ipfix: {place}");
+    }
+    let endpoints = [&reloaded.metrics, &reloaded.web, &reloaded.sflow, &reloaded.ipfix];
     let same = reloaded.controllers.is_empty() && endpoints.iter().all(|own| own.is_none());
     if same && !reloaded.replaced && reloaded.set + reloaded.removed == 0 {
         say!("nothing has changed");

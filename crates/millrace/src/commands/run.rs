@@ -192,6 +192,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables(), kept.clone());
     let persister = store.map(keep).transpose().map_err(Failure::refused)?;
     let registry = Registry::new(needed.query_targets);
+    let flows = needed.flows;
     let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), (persister, kept)));
     let read = Reread {
         app: args.app.clone(),
@@ -209,7 +210,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let config_file = read.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let about = self::about(&options.name, &source.name, engine, &options, &cpus, &ports);
     let about = About { config: config_file, ..about };
-    let overview = Arc::new(Overview::new(about, shown, observer.clone(), registry));
+    let overview = Arc::new(Overview::new(about, shown, observer.clone(), (registry, flows)));
     let looked_at = overview.clone();
     let look = Arc::new(move || looked_at.look(LOOK));
     let mut endpoints = None;
@@ -346,6 +347,7 @@ fn about(
         engine: engine.into(),
         kernel: None,
         sflow: None,
+        ipfix: None,
         workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),

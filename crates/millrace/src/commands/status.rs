@@ -6,7 +6,7 @@ use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use cli::report;
-use control::socket::{Client, Request, SflowState, Status};
+use control::socket::{Client, Request, SentState, Status};
 
 /// The instance to ask.
 #[derive(clap::Args)]
@@ -39,25 +39,34 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         report::frames(&mut out, &one.holders);
         report::controllers(&mut out, &one.controllers);
         report::timers(&mut out, &one.timers);
-        one.sflow.iter().for_each(|own| sflow(&mut out, own));
+        if let Some(own) = &one.sflow {
+            let counted = [(own.samples, "samples"), (own.sent.datagrams, "datagrams")];
+            collectors(&mut out, "sflow", own.to_string(), counted, &own.sent);
+        }
+        if let Some(own) = &one.ipfix {
+            let counted = [(own.flows, "flows"), (own.sent.datagrams, "messages")];
+            collectors(&mut out, "ipfix", own.to_string(), counted, &own.sent);
+        }
     }
     print(format_args!("{out}"));
     Ok(())
 }
 
-/// What is sent to collectors of sFlow.
-fn sflow(out: &mut String, own: &SflowState) {
-    let [samples, datagrams] = [own.samples, own.datagrams].map(report::grouped);
+/// What is sent to collectors, by a protocol: where to, how many of what, in how many of what.
+fn collectors(out: &mut String, named: &str, to: String, [counted, datagrams]: [(u64, &str); 2], sent: &SentState) {
     // A String takes all that is written.
-    let _ = write!(out, "\n  sflow: {own}: {samples} samples, {datagrams} datagrams");
-    for (number, what) in [(own.lost, "samples lost"), (own.failed, "datagrams failed")] {
+    let _ = write!(out, "\n  {named}: {to}");
+    for (number, what) in [counted, datagrams] {
+        let _ = write!(out, ", {} {what}", report::grouped(number));
+    }
+    for (number, what, fate) in [(sent.lost, counted.1, "lost"), (sent.failed, datagrams.1, "failed")] {
         if number > 0 {
-            let _ = write!(out, ", {} {what}", report::grouped(number));
+            let _ = write!(out, ", {} {what} {fate}", report::grouped(number));
         }
     }
     out.push('\n');
-    if let Some(error) = &own.error {
-        let _ = writeln!(out, "  sflow: error: {error}");
+    if let Some(error) = &sent.error {
+        let _ = writeln!(out, "  {named}: error: {error}");
     }
 }
 

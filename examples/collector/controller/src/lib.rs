@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cli::Linked;
-use control::application::{Application, CompiledSettings, Kept, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Reloads, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Event, Events, Link, Stop};
 use tokio::net::TcpListener;
@@ -66,8 +66,8 @@ impl Application for CollectorApplication {
     type Settings = Settings;
     const SETTINGS: SettingsUse = SettingsUse::Optional;
 
-    fn controller(&self, reloads: Reloads<Settings>, _: Queries, _: Kept) -> Box<dyn Controller> {
-        Box::new(Collector::new(reloads))
+    fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
+        Box::new(Collector::new(given.reloads))
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use cli::Linked;
-use control::application::{Application, Kept, Queries, Reloads};
+use control::application::{Application, Given};
 use dataplane::controller::{Controller, Event, ExternFn, Link, Record};
 
 /// How often it looks around where nothing comes.
@@ -55,7 +55,7 @@ impl Application for ResponderApplication {
     const NAME: &'static str = "responder";
     type Settings = ();
 
-    fn controller(&self, _: Reloads<()>, _: Queries, _: Kept) -> Box<dyn Controller> {
+    fn controller(&self, _: Given<()>) -> Box<dyn Controller> {
         Box::new(Responder)
     }
 }

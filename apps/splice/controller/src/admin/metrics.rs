@@ -1,5 +1,6 @@
 //! What is counted, by service and by server, and where requests are logged.
 
+use collectors::ipfix::Flows;
 use control::access_log::AccessLog;
 use control::application::metrics::{Family, Histogram, Kind};
 use indexmap::IndexMap;
@@ -9,6 +10,7 @@ use crate::cluster::Cluster;
 use crate::connection::effect::Metric;
 use crate::connection::exchange::{Ending, Finished};
 use crate::log::access_log::Line;
+use crate::log::flow;
 use crate::settings::Settings;
 
 /// Classes of statuses: 1xx to 5xx.
@@ -59,6 +61,8 @@ pub struct Metrics {
     services: IndexMap<String, ServiceMetrics>,
     servers: Vec<ServerMetrics>,
     log: Option<AccessLog>,
+    /// Where exchanges go for collectors of IPFIX.
+    pub flows: Flows,
 }
 
 fn class(status: u16) -> usize {
@@ -154,11 +158,12 @@ impl Metrics {
         exchange.first_byte.into_iter().for_each(|time| own.first_byte.note(time));
     }
 
-    /// Logs an exchange that is over, where there is a log: of a client, of a service.
+    /// Logs an exchange that is over, where there is a log, and tells collectors: of a client, of a service.
     pub fn log(&self, cluster: &Cluster, client: &FlowKey, service: usize, finished: &Finished) {
         if let Some(log) = &self.log {
             log.line(|format| Line::new(cluster, client, service, finished).text(format));
         }
+        self.flows.put(|| flow::of(cluster, client, service, finished));
     }
 
     /// Everything, for queries. `current` has the connections that there are, by service.

@@ -1,3 +1,4 @@
 //! Logs.
 
 pub mod access_log;
+pub mod flow;

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 /// The port that collectors listen at, as registered with IANA.
 pub const PORT: u16 = 6343;
-/// Collectors at most.
-pub const MOST_COLLECTORS: usize = 8;
 
 /// What is sent, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]

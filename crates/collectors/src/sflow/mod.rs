@@ -1,5 +1,5 @@
 //! sFlow version 5 (sflow.org, "sFlow Version 5", July 2004): samples of packets as they come in at ports, and the
-//! ports' counters, sent to collectors by UDP.
+//! ports' counters.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,17 +7,13 @@
 //! | [`datagram`] | the bytes: samples into datagrams |
 //! | `interfaces` | what the kernel knows of a port's interface |
 //! | `samples` | samples as they come from workers and from the kernel's part of the program |
-//! | [`agent`] | the thread that takes samples, looks at counters and sends |
-//! | [`exporter`] | an instance's agent, as the configuration has it |
-#![forbid(unsafe_code)]
+//! | `agent` | takes samples, looks at counters and sends |
 
-pub mod agent;
+mod agent;
 pub mod datagram;
-pub mod exporter;
 mod interfaces;
 mod samples;
 pub mod settings;
 
-pub use agent::{Agent, State};
-pub use exporter::Exporter;
+pub use agent::{SflowAgent, State};
 pub use settings::Settings;

@@ -1,0 +1,91 @@
+//! Flows that applications have seen the end of, on their way to who sends them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use crossbeam_queue::ArrayQueue;
+
+/// Flows that wait to be sent, at most.
+const WAITING: usize = 8192;
+
+/// Why a flow ended (`flowEndReason`, RFC 5102 §5.11.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing came for too long.
+    Idle = 1,
+    /// Both sides were done.
+    Done = 3,
+    /// It was ended from outside, or by one side alone.
+    Forced = 4,
+}
+
+/// A flow that is over: what a client and a server have sent each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Who began it.
+    pub client: SocketAddr,
+    /// Whom the client has called.
+    pub server: SocketAddr,
+    /// Who that was in the end, where this machine has chosen somebody; none: nobody.
+    pub chosen: Option<SocketAddr>,
+    /// The protocol above IP.
+    pub protocol: u8,
+    /// When it began, and ended.
+    pub time: [SystemTime; 2],
+    /// Bytes of the protocol's payload that the client has sent, and the server.
+    pub octets: [u64; 2],
+    /// Why it ended.
+    pub end: End,
+    /// Status of the response, where it has one.
+    pub status: Option<u16>,
+    /// For what it was, such as a service's name.
+    pub application: String,
+}
+
+/// Flows on their way.
+#[derive(Debug)]
+struct Shared {
+    is_wanted: AtomicBool,
+    queue: ArrayQueue<Flow>,
+    lost: AtomicU64,
+}
+
+/// Where applications put flows, and the sender finds them. Who puts one never waits.
+#[derive(Clone, Debug)]
+pub struct Flows(Arc<Shared>);
+
+impl Default for Flows {
+    fn default() -> Self {
+        let queue = ArrayQueue::new(WAITING);
+        Flows(Arc::new(Shared { is_wanted: AtomicBool::new(false), queue, lost: AtomicU64::new(0) }))
+    }
+}
+
+impl Flows {
+    /// Puts one, if somebody wants any.
+    pub fn put(&self, flow: impl FnOnce() -> Flow) {
+        if self.0.is_wanted.load(Ordering::Relaxed) && self.0.queue.push(flow()).is_err() {
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any are wanted from now on. What waits is forgotten where none are.
+    pub(super) fn want(&self, is_wanted: bool) {
+        self.0.is_wanted.store(is_wanted, Ordering::Relaxed);
+        if !is_wanted {
+            while self.take().is_some() {}
+        }
+    }
+
+    /// The next one, if there is one.
+    pub(super) fn take(&self) -> Option<Flow> {
+        self.0.queue.pop()
+    }
+
+    /// Flows for which there was no room.
+    pub(super) fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+}
