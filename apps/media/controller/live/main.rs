@@ -7,6 +7,7 @@ mod cache;
 mod crowd;
 mod disk;
 mod films;
+mod flows;
 mod hls;
 mod late;
 mod many;
@@ -29,6 +30,8 @@ mod viewer;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;
+#[path = "../../../../tests/support/ipfix.rs"]
+mod ipfix;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/process.rs"]
 mod process;

@@ -279,6 +279,16 @@ impl Viewer {
         self.tracks[track].sockets.as_ref().unwrap().1.send_to(bytes, proxy).unwrap();
     }
 
+    /// The own end of its connection.
+    pub fn address(&self) -> SocketAddr {
+        self.stream.local_addr().unwrap()
+    }
+
+    /// Where packets of a track over UDP come to.
+    pub fn media_address(&self, track: usize) -> SocketAddr {
+        self.tracks[track].sockets.as_ref().unwrap().0.local_addr().unwrap()
+    }
+
     pub fn ssrc(&self, track: usize) -> u32 {
         self.tracks[track].ssrc
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::application::{Application, CompiledSettings, Given, Kept, Offer, Queries, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Offer, Section, SettingsUse};
 use control::document::Errors;
 use dataplane::controller::{Controller, Link};
 
@@ -19,8 +19,8 @@ impl Application for MediaApplication {
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
 
-    fn controller(&self, Given { reloads, queries, kept, .. }: Given<Settings>) -> Box<dyn Controller> {
-        Box::new(Media { reloads, queries, kept, server: None })
+    fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
+        Box::new(Media { given, server: None })
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, _: &mut Errors) -> CompiledSettings<Settings> {
@@ -31,10 +31,7 @@ impl Application for MediaApplication {
 
 /// The controller.
 pub struct Media {
-    reloads: Reloads<Settings>,
-    queries: Queries,
-    /// Records of its sessions.
-    kept: Kept,
+    given: Given<Settings>,
     /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and made
     /// anew of the records.
     server: Option<Server>,
@@ -42,9 +39,10 @@ pub struct Media {
 
 impl Controller for Media {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        let settings = self.reloads.begun().own.ok_or("there are no settings")?;
-        let mut server = self.server.take().map_or_else(|| Server::new(settings, self.kept.clone()), Ok)?;
-        server.run(link, &self.reloads, &self.queries)?;
+        let Given { reloads, queries, kept, flows } = &self.given;
+        let settings = reloads.begun().own.ok_or("there are no settings")?;
+        let mut server = self.server.take().map_or_else(|| Server::new(settings, kept.clone(), flows.clone()), Ok)?;
+        server.run(link, reloads, queries)?;
         self.server = Some(server);
         Ok(())
     }

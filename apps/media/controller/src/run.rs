@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use collectors::ipfix::Flows;
 use control::application::{CompiledSettings, Kept, Queries, Reloads};
 use dataplane::controller::{Event, Events, Link, Punted, Stop};
 use tokio::runtime::Runtime;
@@ -32,13 +33,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// One without connections, with what was kept by another one.
-    pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Server, String> {
+    /// One without connections, with what was kept by another one. Flows that are over go where it is said.
+    pub fn new(settings: Arc<Settings>, kept: Kept, flows: Flows) -> Result<Server, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         Ok(Server {
             runtime,
-            shared: Shared::new(settings, kept)?,
+            shared: Shared::new(settings, kept, flows)?,
             listeners: Listeners::default(),
             http: Http::default(),
         })

@@ -25,6 +25,8 @@ mod frames;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;
+#[path = "../../../../tests/support/ipfix.rs"]
+mod ipfix;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/process.rs"]
 mod process;

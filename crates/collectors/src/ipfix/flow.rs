@@ -36,6 +36,8 @@ pub struct Flow {
     pub time: [SystemTime; 2],
     /// Bytes of the protocol's payload that the client has sent, and the server.
     pub octets: [u64; 2],
+    /// Packets of the client, and of the server; 0 where they are not counted.
+    pub packets: [u64; 2],
     /// Why it ended.
     pub end: End,
     /// Status of the response, where it has one.

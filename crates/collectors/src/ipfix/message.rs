@@ -28,9 +28,9 @@ type Field = (u16, u16);
 const NUMBERS: [u16; 2] = [256, 257];
 
 /// Fields of a record. Those that are addresses are of the template's version.
-const FIELDS: [[Field; 16]; 2] = [fields([8, 12, 226], 4), fields([27, 28, 282], 16)];
+const FIELDS: [[Field; 20]; 2] = [fields([8, 12, 226], 4), fields([27, 28, 282], 16)];
 
-const fn fields(addresses: [u16; 3], bytes: u16) -> [Field; 16] {
+const fn fields(addresses: [u16; 3], bytes: u16) -> [Field; 20] {
     [
         // flowStartMilliseconds, flowEndMilliseconds
         (152, 8),
@@ -50,9 +50,15 @@ const fn fields(addresses: [u16; 3], bytes: u16) -> [Field; 16] {
         // initiatorOctets, responderOctets
         (231, 8),
         (232, 8),
-        // octetDeltaCount, reverseOctetDeltaCount: the same once more, for collectors that know no other
+        // initiatorPackets, responderPackets
+        (298, 8),
+        (299, 8),
+        // octetDeltaCount, reverseOctetDeltaCount, packetDeltaCount, reversePacketDeltaCount: the same once more, for
+        // collectors that know no other
         (1, 8),
         (ENTERPRISE | 1, 8),
+        (2, 8),
+        (ENTERPRISE | 2, 8),
         // httpStatusCode, applicationName
         (457, 2),
         (96, VARIABLE),
@@ -165,8 +171,8 @@ fn record(flow: &Flow, is_ipv6: bool) -> Vec<u8> {
         record.extend(end.port().to_be_bytes());
     }
     record.extend([flow.protocol, flow.end as u8]);
-    let octets = flow.octets.map(u64::to_be_bytes);
-    record.extend([octets, octets].as_flattened().as_flattened());
+    let counts = [flow.octets, flow.packets].map(|both| both.map(u64::to_be_bytes));
+    record.extend([counts, counts].as_flattened().as_flattened().as_flattened());
     record.extend(flow.status.unwrap_or(0).to_be_bytes());
     let mut end = flow.application.len().min(MOST_NAME);
     while !flow.application.is_char_boundary(end) {
@@ -245,6 +251,7 @@ mod tests {
             protocol: 6,
             time: [at(1_795_342_410_123), at(1_795_342_410_456)],
             octets: [80, 1 << 40],
+            packets: [3, 1 << 33],
             end: End::Done,
             status: Some(200),
             application: "www".into(),
@@ -280,7 +287,10 @@ mod tests {
         assert_eq!((field(0, 226), field(0, 228)), (vec![10, 0, 2, 11], 8080u16.to_be_bytes().to_vec()));
         assert_eq!((field(0, 4), field(0, 136)), (vec![6], vec![3]));
         assert_eq!((field(0, 231), field(0, 232)), (80u64.to_be_bytes().to_vec(), (1u64 << 40).to_be_bytes().to_vec()));
-        assert_eq!((field(0, 1), field(0, 0x8001)), (field(0, 231), field(0, 232)));
+        assert_eq!((field(0, 298), field(0, 299)), (3u64.to_be_bytes().to_vec(), (1u64 << 33).to_be_bytes().to_vec()));
+        for (own, same) in [(1, 231), (0x8001, 232), (2, 298), (0x8002, 299)] {
+            assert_eq!(field(0, own), field(0, same));
+        }
         assert_eq!((field(0, 457), field(0, 96)), (vec![0, 200], b"www".to_vec()));
         assert_eq!((field(1, 8), field(1, 226), field(1, 228)), (vec![10, 0, 1, 12], vec![0; 4], vec![0; 2]));
         let address: Ipv6Addr = "2001:db8::1".parse().unwrap();
@@ -308,7 +318,7 @@ mod tests {
             before += read(&templates, std::slice::from_ref(message)).len();
         }
         assert_eq!(before, 500);
-        let names = read(&templates, &sent).iter().map(|record| record[15].1.len()).max();
+        let names = read(&templates, &sent).iter().map(|record| record[19].1.len()).max();
         assert_eq!(names, Some(MOST_NAME));
     }
 }

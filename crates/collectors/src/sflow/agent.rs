@@ -118,11 +118,21 @@ impl Running {
         self.poll();
         if is_last || self.flushed.elapsed() >= FLUSH {
             self.flushed = Instant::now();
+            self.find_agent();
             if !self.datagrams.is_empty() {
                 self.sockets.send(&self.datagrams.take(self.uptime()));
             }
         }
         lock(&self.state).sent.clone_from(self.sockets.sent());
+    }
+
+    /// At the machine's start there may be no way to a collector yet, by which the own address would be known.
+    fn find_agent(&mut self) {
+        if self.settings.agent.is_none() && self.datagrams.agent().is_unspecified() {
+            let agent = local(&self.settings.collectors);
+            self.datagrams.set_agent(agent);
+            lock(&self.state).agent = agent;
+        }
     }
 
     /// Sends what was sampled, as far as it fills datagrams.

@@ -66,6 +66,16 @@ impl Datagrams {
         Datagrams { agent, number: 0, samples: 0, body: Vec::with_capacity(MOST) }
     }
 
+    /// By which address collectors know the sender.
+    pub fn agent(&self) -> IpAddr {
+        self.agent
+    }
+
+    /// Sets that for datagrams from now on.
+    pub fn set_agent(&mut self, agent: IpAddr) {
+        self.agent = agent;
+    }
+
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.samples == 0

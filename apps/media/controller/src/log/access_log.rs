@@ -58,6 +58,7 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
+    use crate::proxy::session::Ending;
 
     fn ended(url: &str, agent: Option<&str>) -> Ended {
         Ended {
@@ -76,6 +77,8 @@ mod tests {
             lost: Some(1),
             ended: "teardown",
             user_agent: agent.map(str::to_owned),
+            why: Ending::Teardown,
+            carried: Vec::new(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! What sessions have had, for the access log, and what tracks take, for the limits of bandwidth.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::records::is_default;
-use super::session::{Delivery, Ending, Session};
+use super::session::{Delivery, Ending, Session, Viewer};
 use super::track::TrackState;
 use super::upstream::Upstream;
 use super::world::World;
@@ -51,6 +52,28 @@ pub struct Ended {
     pub ended: &'static str,
     /// The client's program, as it says.
     pub user_agent: Option<String>,
+    /// Why it ended, once more.
+    #[serde(skip)]
+    pub why: Ending,
+    /// By which ways its client got its packets.
+    #[serde(skip)]
+    pub carried: Vec<Carried>,
+}
+
+/// What went to the client of a session by one way. A track that the client has ended before the others is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Over UDP the client's address for a track's RTP; otherwise its end of the connection by which the session was
+    /// set up, with port 0 where a process before had that.
+    pub client: SocketAddr,
+    /// The own end.
+    pub local: SocketAddr,
+    /// Whether it went over UDP.
+    pub over_udp: bool,
+    /// Packets,
+    pub packets: u64,
+    /// and their bytes behind the headers of UDP or TCP.
+    pub bytes: u64,
 }
 
 /// What of a stream a viewer has had.
@@ -160,7 +183,36 @@ impl<W: World> Proxy<W> {
             lost: (!lost.is_empty()).then(|| lost.iter().sum()),
             ended: why.name(),
             user_agent: own.agent.as_deref().map(str::to_owned),
+            why,
+            carried: self.carried(own),
         })
+    }
+
+    fn carried(&self, session: &Session) -> Vec<Carried> {
+        /// What is in front of a packet on a connection (RFC 2326 section 10.12).
+        const INTERLEAVED: u64 = 4;
+        let (mut all, mut connection) = (Vec::new(), None);
+        for Viewer { delivery, account, .. } in session.viewers.values() {
+            match delivery {
+                Delivery::Udp { rtp, .. } => all.push(Carried {
+                    client: *rtp,
+                    local: SocketAddr::new(session.local, self.settings.media_port),
+                    over_udp: true,
+                    packets: account.packets,
+                    bytes: account.bytes,
+                }),
+                Delivery::Interleaved { .. } => connection.get_or_insert(Account::default()).add(*account),
+            }
+        }
+        let [client, local] = session.ports;
+        all.extend(connection.map(|own| Carried {
+            client: SocketAddr::new(session.client, client),
+            local: SocketAddr::new(session.local, local),
+            over_udp: false,
+            packets: own.packets,
+            bytes: own.bytes + INTERLEAVED * own.packets,
+        }));
+        all
     }
 
     /// Measures the rates of a presentation's tracks, where that is due.

@@ -68,7 +68,7 @@ mod redirection;
 mod relay;
 mod reports;
 mod request;
-mod session;
+pub mod session;
 mod setup;
 mod source;
 pub mod state;

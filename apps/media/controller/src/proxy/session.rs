@@ -141,6 +141,8 @@ pub(super) struct Session {
     pub(super) client: IpAddr,
     /// The own address that the client knows.
     pub(super) local: IpAddr,
+    /// The client's port and the own one, of the connection by which it was set up; 0 where that is not known.
+    pub(super) ports: [u16; 2],
     /// The presentation's URL as the client has it, without a `/` at its end.
     pub(super) base: String,
     /// Whether its client has the origin's own URLs.
@@ -186,6 +188,7 @@ impl<W: World> Proxy<W> {
     ) -> Result<SessionId, u16> {
         let Some(own) = self.clients.get(&client) else { return Err(454) };
         let (address, local, agent) = (own.peer.ip(), own.local.ip(), own.agent.clone());
+        let ports = [own.peer.port(), own.local.port()];
         if self.sessions.len() >= self.settings.limits.sessions {
             return Err(503);
         }
@@ -199,6 +202,7 @@ impl<W: World> Proxy<W> {
             name,
             client: address,
             local,
+            ports,
             base,
             forwarded: false,
             stream,

@@ -379,6 +379,7 @@ impl<W: World> Proxy<W> {
             name: record.name,
             client: record.client,
             local: record.local,
+            ports: [0; 2],
             base: record.base,
             stream: record.stream,
             forwarded: record.forwarded,

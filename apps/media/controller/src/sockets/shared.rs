@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use collectors::ipfix::Flows;
 use control::access_log::{AccessLog, LogFormat};
 use control::application::{Answer, Kept};
 use dataplane::controller::{Group, Link, Table};
@@ -27,6 +28,7 @@ use super::thinning::Fate;
 use crate::admin::{cache, queries};
 use crate::cache::recordings::Recordings;
 use crate::log::access_log::Line;
+use crate::log::flow;
 use crate::members::report::{Report, channel};
 use crate::members::watchers::Watchers;
 use crate::proxy::http::Numbers;
@@ -79,6 +81,8 @@ struct State {
     clients: BTreeMap<ClientId, Arc<Outbox>>,
     origins: BTreeMap<OriginId, Arc<Outbox>>,
     log: Option<AccessLog>,
+    /// Where sessions go that are over, for collectors of IPFIX.
+    flows: Flows,
     http: Option<CountHttp>,
     watchers: Watchers,
 }
@@ -88,7 +92,7 @@ type CountHttp = Box<dyn Fn() -> Numbers + Send>;
 
 impl Shared {
     /// A proxy without connections, with what was kept by another one.
-    pub fn new(settings: Arc<Settings>, kept: Kept) -> Result<Shared, String> {
+    pub fn new(settings: Arc<Settings>, kept: Kept, flows: Flows) -> Result<Shared, String> {
         let log = settings.log.as_ref().and_then(AccessLog::open);
         let mut live = Live::new(settings.clone())?;
         live.recordings = settings.cache.as_ref().map(Recordings::open).transpose()?;
@@ -99,6 +103,7 @@ impl Shared {
             clients: BTreeMap::new(),
             origins: BTreeMap::new(),
             log,
+            flows,
             http: None,
             watchers: Watchers::default(),
         })));
@@ -365,9 +370,11 @@ impl State {
                     tracing::warn!("a stream from {} has no flow entry: {error}", key.src);
                 }
             }
-            Effect::Log(ended) => self.log.iter().for_each(|log| {
-                log.line(|format| Line::new(&ended, SystemTime::now()).text(format));
-            }),
+            Effect::Log(ended) => {
+                let now = SystemTime::now();
+                self.log.iter().for_each(|log| log.line(|format| Line::new(&ended, now).text(format)));
+                ended.carried.iter().for_each(|own| self.flows.put(|| flow::of(&ended, own, now)));
+            }
             Effect::RemoveFlow(key) => self.proxy.world.path.iter_mut().for_each(|path| path.remove_flow(&key)),
             Effect::Leave(track, member) => {
                 self.proxy.world.path.iter_mut().for_each(|path| path.leave(track, member));

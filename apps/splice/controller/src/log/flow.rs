@@ -25,6 +25,7 @@ pub fn of(cluster: &Cluster, client: &FlowKey, service: usize, finished: &Finish
         protocol: TCP,
         time: [began, began + Duration::from_nanos(*duration)],
         octets: [exchange.up.bytes, exchange.down.bytes],
+        packets: [0; 2],
         end: match ending {
             Ending::Complete | Ending::Answered => End::Done,
             Ending::Timeout => End::Idle,

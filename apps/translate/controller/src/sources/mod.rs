@@ -103,7 +103,8 @@ struct SourceRecord {
 impl Sources {
     /// None yet. Events go to `events`.
     pub fn new(settings: &Arc<Settings>, kept: Kept, events: UnboundedSender<SourceEvent>) -> Result<Sources, String> {
-        let shared = Shared::new(Arc::new(engine(settings, [])), kept.clone())?;
+        // Its sessions are those of the translator: nobody is to be told.
+        let shared = Shared::new(Arc::new(engine(settings, [])), kept.clone(), Default::default())?;
         let path = Path::new(events.clone());
         let (settings, open) = (settings.clone(), BTreeMap::new());
         Ok(Sources { shared, kept, has_run: false, path, settings, open, next: 0, events })
