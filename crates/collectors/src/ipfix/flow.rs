@@ -1,8 +1,8 @@
 //! Flows that applications have seen the end of, on their way to who sends them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use crossbeam_queue::ArrayQueue;
@@ -47,34 +47,34 @@ pub struct Flow {
 }
 
 /// Flows on their way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     is_wanted: AtomicBool,
-    queue: ArrayQueue<Flow>,
+    /// Made when flows are wanted for the first time: it takes more than a megabyte.
+    queue: OnceLock<ArrayQueue<Flow>>,
     lost: AtomicU64,
 }
 
 /// Where applications put flows, and the sender finds them. Who puts one never waits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Flows(Arc<Shared>);
-
-impl Default for Flows {
-    fn default() -> Self {
-        let queue = ArrayQueue::new(WAITING);
-        Flows(Arc::new(Shared { is_wanted: AtomicBool::new(false), queue, lost: AtomicU64::new(0) }))
-    }
-}
 
 impl Flows {
     /// Puts one, if somebody wants any.
     pub fn put(&self, flow: impl FnOnce() -> Flow) {
-        if self.0.is_wanted.load(Ordering::Relaxed) && self.0.queue.push(flow()).is_err() {
+        if self.0.is_wanted.load(Ordering::Relaxed)
+            && let Some(queue) = self.0.queue.get()
+            && queue.push(flow()).is_err()
+        {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Whether any are wanted from now on. What waits is forgotten where none are.
     pub(super) fn want(&self, is_wanted: bool) {
+        if is_wanted {
+            self.0.queue.get_or_init(|| ArrayQueue::new(WAITING));
+        }
         self.0.is_wanted.store(is_wanted, Ordering::Relaxed);
         if !is_wanted {
             while self.take().is_some() {}
@@ -83,7 +83,7 @@ impl Flows {
 
     /// The next one, if there is one.
     pub(super) fn take(&self) -> Option<Flow> {
-        self.0.queue.pop()
+        self.0.queue.get()?.pop()
     }
 
     /// Flows for which there was no room.
