@@ -74,27 +74,17 @@ impl Endpoints {
 
     /// Puts in force what a reload has bound.
     pub fn put(&self, bound: Bound, reloaded: &mut Reloaded) {
-        let nowhere = || "nowhere".to_owned();
-        match self.exporter.put(bound.metrics) {
-            Ok(true) => reloaded.metrics = Some(self.exporter.url().unwrap_or_else(nowhere)),
-            Ok(false) => {}
-            Err(error) => reloaded.warnings.push(format!("metrics: {error}")),
-        }
-        match self.web.put(bound.web) {
-            Ok(true) => reloaded.web = Some(self.web.url().unwrap_or_else(nowhere)),
-            Ok(false) => {}
-            Err(error) => reloaded.warnings.push(format!("web: {error}")),
-        }
-        match self.overview.sflow().put(bound.sflow) {
-            Ok(true) => reloaded.sflow = Some(self.sflow().unwrap_or_else(nowhere)),
-            Ok(false) => {}
-            Err(error) => reloaded.warnings.push(format!("sflow: {error}")),
-        }
-        match self.overview.ipfix().put(bound.ipfix) {
-            Ok(true) => reloaded.ipfix = Some(self.ipfix().unwrap_or_else(nowhere)),
-            Ok(false) => {}
-            Err(error) => reloaded.warnings.push(format!("ipfix: {error}")),
-        }
+        let mut told = |name: &str, put: std::io::Result<bool>, place: Option<String>| match put {
+            Ok(changed) => changed.then(|| place.unwrap_or_else(|| "nowhere".to_owned())),
+            Err(error) => {
+                reloaded.warnings.push(format!("{name}: {error}"));
+                None
+            }
+        };
+        reloaded.metrics = told("metrics", self.exporter.put(bound.metrics), self.exporter.url());
+        reloaded.web = told("web", self.web.put(bound.web), self.web.url());
+        reloaded.sflow = told("sflow", self.overview.sflow().put(bound.sflow), self.sflow());
+        reloaded.ipfix = told("ipfix", self.overview.ipfix().put(bound.ipfix), self.ipfix());
     }
 
     /// Where they are, a line each.
