@@ -17,6 +17,7 @@ mod route;
 mod samples;
 mod storm;
 mod switch;
+mod timing;
 mod trace;
 mod updates;
 mod workers;

@@ -3,8 +3,8 @@
 //!
 //! A real collector of sFlow gets samples (`sflow`).
 //!
-//! Needs root, Prometheus with promtool, curl, and nfdump with sfcapd (`tools/setup compat` installs them), and fails
-//! without.
+//! Needs root, Prometheus with promtool, curl, nfdump with sfcapd, and Go for Grafana's schema (`tools/setup compat`
+//! installs them), and fails without.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -211,4 +211,27 @@ fn no_name_offends_its_tools() {
     let file =
         site.scratch.write("panels.yml", &json!({ "groups": [{ "name": "panels", "rules": rules }] }).to_string());
     passes(&promtool(&["check", "rules", &file], b""));
+}
+
+/// What Grafana's schema has against a dashboard; nothing where it is as that has it.
+fn against_schema(path: &str) -> Done {
+    let mut command = Command::new("go");
+    command.args(["run", ".", path]).current_dir(format!("{ROOT}/tests/monitoring/schema"));
+    run(command)
+}
+
+#[test]
+fn the_dashboard_is_as_grafanas_schema_has_it() {
+    let (path, scratch) = (format!("{ROOT}/monitoring/dashboard.json"), Scratch::new());
+    passes(&against_schema(&path));
+    // A field that there is not, one that is missing, and a value of another type.
+    let text = must(std::fs::read_to_string(&path));
+    for (now, then) in
+        [("\"fillOpacity\"", "\"opacity\""), ("\"calcs\"", "\"calculations\""), ("\"w\": 8", "\"w\": \"8\"")]
+    {
+        let changed = scratch.write("changed.json", text.replacen(now, then, 1));
+        let done = against_schema(&changed);
+        assert_eq!(done.status, Some(1), "{now}: {}", done.stderr);
+        assert!(done.stderr.contains("panels["), "{}", done.stderr);
+    }
 }

@@ -1,9 +1,10 @@
 //! The web page in a real browser: what it shows of a running instance, on a phone and on a desk, by keyboard alone.
 //! Run by `make compat`.
 //!
-//! Needs Chromium (`tools/setup compat` installs it), and fails without. UPDATE_DOCUMENTS=1 writes the pictures of
-//! docs/pictures.
+//! Needs Chromium (`tools/setup compat` installs it), and fails without. Pictures of views are compared with those of
+//! docs/pictures, which UPDATE_DOCUMENTS=1 writes anew.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
 use base64::Engine;
@@ -26,7 +27,15 @@ use process::ROOT;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const PHONE: (u32, u32) = (360, 740);
 const DESK: (u32, u32) = (1280, 800);
-const VIEWS: [&str; 6] = ["overview", "graph", "traces", "tables", "controllers", "instance-view"];
+const VIEWS: [&str; 7] = ["overview", "graph", "traces", "costs", "tables", "controllers", "instance-view"];
+/// Views of which pictures are kept.
+const KEPT: [(&str, &str, &str); 5] = [
+    ("overview", "desk", "dark"),
+    ("graph", "desk", "light"),
+    ("graph", "phone", "dark"),
+    ("tables", "phone", "light"),
+    ("instance-view", "desk", "light"),
+];
 
 /// An application without devices but for a port that a capture comes in at; where its page is.
 fn start<'r>(runtime: &'r Runtime, app: &str, ports: &[(&str, &str)]) -> (Instance<'r>, String) {
@@ -54,14 +63,50 @@ fn browser(runtime: &Runtime) -> Browser {
     Browser::start(&folder)
 }
 
-/// Keeps a picture of what is seen beside the documents.
-fn keep(browser: &mut Browser, name: &str) {
+/// Compares what is seen with the picture that is kept beside the documents, or keeps it. What is another number each
+/// time is left out.
+fn compare(browser: &mut Browser, name: &str) {
+    // Squares of so many pixels are compared by their mean colours, in which the shapes of letters do not matter.
+    const SQUARE: u32 = 8;
+    // Of 255.
+    const ALIKE: u32 = 32;
+    browser.wait("document.querySelectorAll('.edge.busy').length === 0");
+    browser.value(
+        "(() => { for (const own of document.querySelectorAll('#about, td.number, .now, #status td:last-child, \
+         .chart path, .small.bad')) own.textContent = ''; \
+         for (const own of document.querySelectorAll('.chart path')) own.setAttribute('d', ''); })()",
+    );
+    let picture = browser.picture();
+    let path = format!("{ROOT}/docs/pictures/{name}.webp");
+    let base64 = base64::engine::general_purpose::STANDARD;
     if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
-        let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).unwrap();
+        let picture = base64.decode(picture).unwrap();
         assert!(picture.len() < 100_000, "{name}: {} bytes", picture.len());
         std::fs::create_dir_all(format!("{ROOT}/docs/pictures")).unwrap();
-        std::fs::write(format!("{ROOT}/docs/pictures/{name}.webp"), picture).unwrap();
+        return std::fs::write(path, picture).unwrap();
     }
+    let kept = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    // A page without the policy of ours reads them.
+    browser.open("about:blank", DESK, false);
+    let found = browser.value(&format!(
+        "(async () => {{ \
+         const read = async (text) => {{ const own = new Image(); own.src = 'data:image/webp;base64,' + text; \
+           await own.decode(); const [width, height] = [own.width, own.height]; \
+           const canvas = new OffscreenCanvas(Math.ceil(width / {SQUARE}), Math.ceil(height / {SQUARE})); \
+           const to = canvas.getContext('2d'); to.imageSmoothingQuality = 'high'; \
+           to.drawImage(own, 0, 0, canvas.width, canvas.height); \
+           return {{ width, height, data: to.getImageData(0, 0, canvas.width, canvas.height).data }}; }}; \
+         const [now, kept] = [await read({picture:?}), await read({:?})]; \
+         if (now.width !== kept.width || now.height !== kept.height) return 1; \
+         let other = 0; \
+         for (let at = 0; at < now.data.length; at += 4) \
+           if ([0, 1, 2].some((c) => Math.abs(now.data[at + c] - kept.data[at + c]) > {ALIKE})) other += 1; \
+         return other / (now.data.length / 4); }})()",
+        base64.encode(kept)
+    ));
+    let share = found.as_f64().unwrap();
+    // Where a font of another version has letters of another width, some squares differ.
+    assert!(share < 0.02, "{name}: {:.1} % of what is seen is not as in {path}", share * 100.0);
 }
 
 #[test]
@@ -99,8 +144,8 @@ fn every_view_fits_on_a_phone_and_on_a_desk() {
             assert_eq!(nameless, 0, "{view}");
             let (where_, light) =
                 (if size == PHONE { "phone" } else { "desk" }, if is_dark { "dark" } else { "light" });
-            if matches!((view, where_, light), ("graph", "desk", "light") | ("graph", "phone", "dark")) {
-                keep(&mut browser, &format!("web-{view}-{where_}"));
+            if KEPT.contains(&(view, where_, light)) {
+                compare(&mut browser, &format!("web-{view}-{where_}"));
             }
         }
     }
@@ -245,13 +290,54 @@ fn a_traced_packet_is_shown_on_the_graph() {
     assert_eq!(shown, steps.len());
     browser.value("document.querySelector('#trace-steps button').click()");
     browser.wait("document.querySelectorAll('.node.walked').length > 0");
-    for ppf in entered {
+    for ppf in &entered {
         browser.wait(&format!("document.querySelector(\".node.walked[aria-label^='{ppf}']\") !== null"));
     }
     browser.wait("document.querySelector(\".node.walked[aria-label^='p1']\") !== null");
-    keep(&mut browser, "web-trace-desk");
+    compare(&mut browser, "web-trace-desk");
+    browser.open(&format!("{url}#traces"), DESK, false);
+    browser.wait("document.querySelectorAll('#traces-list button').length === 1");
+    browser.value("document.querySelector('#traces-list button').click()");
+    browser.value("document.querySelector('#trace-steps button').click()");
+    browser.wait("document.querySelectorAll('.node.walked').length > 0");
     browser.value("document.getElementById('walked-forget').click()");
     browser.wait("document.querySelectorAll('.walked').length === 0");
+
+    // What the packet costs, in each PPF that it came to.
+    browser.open(&format!("{url}#costs"), DESK, false);
+    browser.wait("document.getElementById('timing')?.hidden === false");
+    browser.value("document.getElementById('accesses-measure').click()");
+    browser.wait("document.querySelectorAll('#accesses tbody tr').length > 0");
+    let own = "[...document.querySelectorAll('#accesses tbody tr')].map((own) => own.cells[0].textContent)";
+    let shown: BTreeSet<String> = serde_json::from_value(browser.value(own)).unwrap();
+    assert_eq!(shown, entered.iter().map(|ppf| (*ppf).to_owned()).collect());
+    let sum = |browser: &mut Browser, cell: usize| {
+        let cells = format!(
+            "[...document.querySelectorAll('#accesses tbody tr')].map((own) => Number(own.cells[{cell}].textContent))"
+        );
+        browser.value(&format!("{cells}.reduce((sum, own) => sum + own, 0)")).as_f64().unwrap()
+    };
+    // Accesses to the packet, as the program is written and as it is optimised.
+    let (base, optimised) = (sum(&mut browser, 2), sum(&mut browser, 3));
+    assert!(0.0 < optimised && optimised < base, "{base} {optimised}");
+
+    // And how long packets are there, measured while they come.
+    browser.value("document.getElementById('timing-seconds').value = '5'");
+    browser.value("document.getElementById('timing').requestSubmit()");
+    browser.wait("document.getElementById('timing-about').textContent.includes('left')");
+    while browser.value("document.getElementById('timing-about').textContent.includes('left')") == true {
+        socket.send_to(b"hello", "10.99.0.255:9").ok();
+        socket.send_to(b"hello", "10.99.0.2:9").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let found = browser.value("fetch('/api/v1/timing').then((answer) => answer.json())");
+    let found: Vec<&str> = found["ppfs"].as_array().unwrap().iter().map(|own| own["ppf"].as_str().unwrap()).collect();
+    assert!(found.contains(&"l3_switch.l2_clsfr"), "{found:?}");
+    let shown =
+        browser.value("[...document.querySelectorAll('#times tbody tr')].map((own) => own.cells[0].textContent)");
+    assert_eq!(shown, json!(found));
+    browser.value("document.querySelector('#times button').click()");
+    browser.wait("document.querySelectorAll('.bars rect').length > 0");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

@@ -52,7 +52,13 @@ pub struct Context {
     /// Bytes of a packet that a copy shares at least, so that what costs less to be copied is; at least 1.
     /// [`SHARE_NONE`]: no copy shares any, and the rests of packets are not counted.
     pub share_least: u32,
+    /// Nanoseconds of a tick of the processor's clock, times two to the [`TICK_BITS`]. Only programs that measure times
+    /// use it (`baker::opt::timing`).
+    pub tick: u64,
 }
+
+/// See [`Context::tick`].
+pub const TICK_BITS: u32 = 20;
 
 /// See [`Context::share_least`].
 pub const SHARE_NONE: u32 = u32::MAX;

@@ -117,6 +117,7 @@ fn pointers(units: &Units, plan: Option<&Plan>) -> Vec<Pointer> {
 /// The optimised program, and how its look-ups are staged.
 pub(crate) fn prepare(program: &Program, packets: Level) -> (Program, Option<Plan>) {
     let program = optimise(program, packets);
-    let plan = if packets == Level::Cgpc { Plan::new(&program) } else { None };
+    // A batch that is staged is in no PPF at a time.
+    let plan = if packets == Level::Cgpc && !program.timed { Plan::new(&program) } else { None };
     (program, plan)
 }

@@ -144,6 +144,7 @@ pub fn forward() -> Program {
         ppfs: vec![Ppf { name: "m.forward".into(), protocol: ProtocolId(0), pin: None, body: body(), span: None }],
         limits: Limits { copies: 1, ..Limits::default() },
         sums: Default::default(),
+        timed: false,
     }
 }
 

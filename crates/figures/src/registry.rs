@@ -3,12 +3,23 @@
 //! Controllers have figures of their own, which come with name and help ([`Family`]). Names end with the unit as it is
 //! counted here; monitoring systems get the base unit ([`UNITS`](control::application::metrics::UNITS)).
 
-use control::application::metrics::{Family, Kind};
-use control::socket::{IpfixState, PortState, Seen, SflowState, WorkerState};
+use std::ops::RangeInclusive;
+
+use control::application::metrics::{Family, Kind, MetricValue};
+use control::socket::{IpfixState, PortState, PpfTiming, Seen, SflowState, TimeBucket, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
-type Samples = fn(&Seen, &mut dyn FnMut(&[&str], u64));
+type Numbers = fn(&Seen, &mut dyn FnMut(&[&str], u64));
+/// The same of histograms.
+type Histograms = fn(&Seen, &mut dyn FnMut(&[&str], MetricValue));
+
+/// How samples are had.
+#[derive(Clone, Copy, Debug)]
+enum Samples {
+    Numbers(Numbers),
+    Histograms(Histograms),
+}
 
 /// A figure.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +40,14 @@ impl Figure {
     /// With what was seen.
     pub fn family(&self, seen: &Seen) -> Family {
         let mut family = Family::new(self.kind, self.name, self.about);
-        (self.samples)(seen, &mut |values, value| {
+        let mut add = |values: &[&str], value: MetricValue| {
             let labels: Vec<_> = self.labels.iter().copied().zip(values.iter().copied()).collect();
             family.add(&labels, value);
-        });
+        };
+        match self.samples {
+            Samples::Numbers(samples) => samples(seen, &mut |values, number| add(values, number.into())),
+            Samples::Histograms(samples) => samples(seen, &mut add),
+        }
         family
     }
 }
@@ -45,12 +60,34 @@ pub fn families(seen: &Seen) -> Vec<Family> {
 /// Counters of a program with more cells than this are arrays by what strangers send: cells that are zero are left out.
 const MANY_CELLS: usize = 64;
 
-const fn counter(name: &'static str, labels: &'static [&'static str], about: &'static str, samples: Samples) -> Figure {
-    Figure { name, kind: Kind::Counter, labels, about, samples }
+const fn counter(name: &'static str, labels: &'static [&'static str], about: &'static str, samples: Numbers) -> Figure {
+    Figure { name, kind: Kind::Counter, labels, about, samples: Samples::Numbers(samples) }
 }
 
-const fn gauge(name: &'static str, labels: &'static [&'static str], about: &'static str, samples: Samples) -> Figure {
-    Figure { name, kind: Kind::Gauge, labels, about, samples }
+const fn gauge(name: &'static str, labels: &'static [&'static str], about: &'static str, samples: Numbers) -> Figure {
+    Figure { name, kind: Kind::Gauge, labels, about, samples: Samples::Numbers(samples) }
+}
+
+const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    about: &'static str,
+    samples: Histograms,
+) -> Figure {
+    Figure { name, kind: Kind::Histogram, labels, about, samples: Samples::Histograms(samples) }
+}
+
+/// Bounds of what is told of times in PPFs, in nanoseconds: 8 ns to 1 ms.
+const TIMES: RangeInclusive<u32> = 3..=20;
+
+/// Times in a PPF, a bucket for each power of two.
+fn times(own: &PpfTiming) -> MetricValue {
+    let mut buckets: Vec<(u64, u64)> = TIMES.map(|power| (1 << power, 0)).collect();
+    for TimeBucket { below_ns, count } in &own.buckets {
+        let found = buckets.iter_mut().find(|(bound, _)| below_ns <= bound);
+        found.into_iter().for_each(|(_, sum)| *sum += count);
+    }
+    MetricValue::Histogram { count: own.count, sum: own.total_ns, buckets }
 }
 
 /// Adds a sample for each port.
@@ -206,6 +243,12 @@ pub const FIGURES: &[Figure] = &[
     counter("ppf_packets_total", &["ppf"], "Packets that entered a PPF", |seen, add| {
         seen.counters.ppfs.iter().for_each(|(ppf, count)| add(&[ppf], *count));
     }),
+    histogram(
+        "ppf_time_ns",
+        &["ppf"],
+        "How long packets were in a PPF; while `millrace timing` measures it, since then",
+        |seen, add| seen.times.iter().for_each(|own| add(&[&own.ppf], times(own))),
+    ),
     counter("channel_packets_total", &["channel"], "Packets put to a channel", |seen, add| {
         seen.counters.channels.iter().for_each(|(channel, count)| add(&[channel], *count));
     }),

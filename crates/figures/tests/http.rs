@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn seen() -> Seen {
     let status = Status { instance: "edge".into(), workers: 2, ..Status::default() };
-    Seen { status, counters: Counters::default(), tables: Vec::new(), asked: Vec::new(), controllers: Vec::new() }
+    let (tables, times) = (Vec::new(), Vec::new());
+    Seen { status, counters: Counters::default(), tables, times, asked: Vec::new(), controllers: Vec::new() }
 }
 
 fn settings(listen: &str, hosts: &[&str]) -> Metrics {

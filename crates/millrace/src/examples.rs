@@ -82,6 +82,7 @@ pub const ALL: &[Examples] = &[
     ),
     of("trace show", &["millrace trace show", "millrace trace show --pcap traced.pcapng"]),
     of("trace stop", &["millrace trace stop"]),
+    of("timing", &["millrace timing", "millrace timing --for 60 --ppf l3_forward.route"]),
     of("graph", &["millrace graph", "millrace graph --json"]),
     of("ports", &["millrace ports", "millrace ports --json"]),
     of(

@@ -59,6 +59,8 @@ enum Command {
     Drops(commands::drops::Args),
     /// Show what becomes of packets of a running instance, step by step
     Trace(commands::packet_trace::Args),
+    /// Measure how long packets of a running instance are in each PPF
+    Timing(commands::timing::Args),
     /// Show how the program of a running instance is wired
     Graph(commands::graph::Args),
     /// Show the ports of a running instance
@@ -125,6 +127,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::drops::run(&args),
         Command::Trace(args) => commands::packet_trace::run(&args),
+        Command::Timing(args) => commands::timing::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Metrics(args) => commands::metrics::run(&args),

@@ -254,6 +254,8 @@ impl<'l, 'a> Sequence<'l, 'a> {
             },
             // Only the kernel's part of a program has any.
             Op::Tap { .. } => {}
+            // The model has times of its own.
+            Op::Time { .. } => {}
             Op::Pass { .. } => {
                 self.run(Unit::LocalMemory, 3);
                 self.open = None;

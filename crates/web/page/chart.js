@@ -1,4 +1,4 @@
-// Rates over the last hour.
+// Rates over the last hour, and shares.
 
 import { drawn, element, short } from "./format.js";
 
@@ -42,4 +42,19 @@ export function chart(place, times, series) {
   const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none",
     role: "img", "aria-label": said }, ...lines);
   place.replaceChildren(svg, element("p", { class: "now" }, said));
+}
+
+/** Draws shares of a whole as bars: `[label, share]`. */
+export function bars(place, all) {
+  const most = Math.max(1e-9, ...all.map(([, share]) => share)), LINE = 18, LABEL = 90, VALUE = 60;
+  const percent = (share) => `${(share * 100).toFixed(1)} %`;
+  const rows = all.flatMap(([label, share], at) => {
+    const y = at * LINE, width = (WIDTH - LABEL - VALUE) * (share / most);
+    return [drawn("text", { x: LABEL - 8, y: y + 13, "text-anchor": "end" }, label),
+      drawn("rect", { x: LABEL, y: y + 2, width: Math.max(1, width).toFixed(1), height: LINE - 4 }),
+      drawn("text", { x: (LABEL + width + 6).toFixed(1), y: y + 13 }, percent(share))];
+  });
+  const said = all.map(([label, share]) => `${label}: ${percent(share)}`).join("; ");
+  place.replaceChildren(drawn("svg", { class: "bars", viewBox: `0 0 ${WIDTH} ${all.length * LINE}`, role: "img",
+    "aria-label": said }, ...rows));
 }

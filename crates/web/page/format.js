@@ -25,6 +25,12 @@ export function duration(milliseconds) {
   return `${Math.floor(s / 86400)} d ${pad(Math.floor(s / 3600) % 24)} h`;
 }
 
+/** A time in nanoseconds, in a unit of its size: `85 ns`. */
+export function nanoseconds(time) {
+  if (time < 1e4) return `${time.toFixed(0)} ns`;
+  return time < 1e7 ? `${(time / 1e3).toFixed(1)} µs` : `${(time / 1e6).toFixed(1)} ms`;
+}
+
 /** A key or value as it is typed on the command line. */
 export function typed(json) {
   if (Array.isArray(json)) return `[${json.map(typed).join(", ")}]`;

@@ -2,13 +2,14 @@
 
 import { Refused, ask, useToken, watch } from "./api.js";
 import { ControllersView } from "./controllers.js";
+import { CostsView } from "./costs.js";
 import { duration, element, short, showTable, text, whole } from "./format.js";
 import { GraphView } from "./graph.js";
 import { Overview } from "./overview.js";
 import { TablesView } from "./tables.js";
 import { TracesView } from "./traces.js";
 
-const VIEWS = ["overview", "graph", "traces", "tables", "controllers", "instance-view"];
+const VIEWS = ["overview", "graph", "traces", "costs", "tables", "controllers", "instance-view"];
 const HISTORY = 10e3, AGAIN = 2e3;
 
 const find = (id) => document.getElementById(id);
@@ -42,8 +43,8 @@ function confirm(question) {
 
 const graph = new GraphView(find("drawing"), find("node"), find("wires"));
 const shared = { attempt, confirm, mayWrite: () => rights.write, walk };
-const views = { overview: new Overview(find), traces: new TracesView(find, shared), tables: new TablesView(find, shared),
-  controllers: new ControllersView(find, shared) };
+const views = { overview: new Overview(find), traces: new TracesView(find, shared), costs: new CostsView(find, shared),
+  tables: new TablesView(find, shared), controllers: new ControllersView(find, shared) };
 
 /** Shows the way of a traced packet on the graph; without one, none. */
 function walk(trace) {
@@ -83,6 +84,7 @@ async function findRights() {
   find("reload").disabled = find("stop").disabled = !rights.write;
   views.tables.render();
   views.traces.render();
+  views.costs.render();
 }
 
 /** The rate of a counter, by its path: per second, between the last two looks. */

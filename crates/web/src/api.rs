@@ -12,8 +12,8 @@ use axum::{Json, Router};
 use control::application::Offered;
 use control::entries::typed;
 use control::socket::{
-    Caller, Code, Counters, Entry, Found, Graph, Refusal, Reloaded, Request, Service, Status, TableInfo, Traces,
-    USUALLY_FOUND,
+    Caller, Code, Counters, Entry, Found, Graph, PacketCosts, Refusal, Reloaded, Request, Service, Status, TableInfo,
+    Timing, Traces, USUALLY_FOUND,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,8 @@ pub(crate) fn routes() -> (Router<Api>, Document) {
         .routes(routes!(find_entries, load_entries))
         .routes(routes!(get_entry, set_entry, delete_entry))
         .routes(routes!(traces, add_traces, stop_traces))
+        .routes(routes!(costs))
+        .routes(routes!(timing, start_timing, stop_timing))
         .routes(routes!(queries))
         .routes(routes!(query))
         .routes(routes!(reload))
@@ -359,6 +361,54 @@ async fn add_traces(State(api): State<Api>, asker: Asker, headers: HeaderMap, bo
 ))]
 async fn stop_traces(State(api): State<Api>, asker: Asker) -> Response {
     api.ask(asker, Request::TraceStop).await
+}
+
+/// What accesses to packets cost in each PPF, as it is written and as it is optimised
+///
+/// Measured with the packets that were traced last: `millrace explain`, with the tables as they are now.
+#[utoipa::path(get, path = "/api/v1/costs", tag = "reading", responses(
+    (status = 200, description = "The answer", body = PacketCosts), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn costs(State(api): State<Api>, asker: Asker) -> Response {
+    api.ask(asker, Request::Costs).await
+}
+
+/// How long packets were in PPFs, as `millrace timing --json`: so far, or when it was measured last
+#[utoipa::path(get, path = "/api/v1/timing", tag = "reading", responses(
+    (status = 200, description = "The answer", body = Timing), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn timing(State(api): State<Api>, asker: Asker) -> Response {
+    api.ask(asker, Request::TimingShow).await
+}
+
+/// For how long it is measured.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Timed {
+    /// In seconds.
+    #[schema(minimum = 1, maximum = 600)]
+    seconds: u32,
+}
+
+/// Measures from now on how long packets are in PPFs, as `millrace timing`
+///
+/// A program that measures it takes over, as at a reload, and the other one again when the time is over.
+#[utoipa::path(post, path = "/api/v1/timing", tag = "changing", security(("token" = [])), request_body = Timed, responses(
+    (status = 200, description = "The answer", body = Nothing), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn start_timing(State(api): State<Api>, asker: Asker, headers: HeaderMap, body: Bytes) -> Response {
+    match sent(&headers, &body) {
+        Ok(Timed { seconds }) => api.ask(asker, Request::TimingStart { seconds }).await,
+        Err((status, refusal)) => with_status(status, refusal),
+    }
+}
+
+/// Measures it no more
+#[utoipa::path(delete, path = "/api/v1/timing", tag = "changing", security(("token" = [])), responses(
+    (status = 200, description = "The answer", body = Nothing), (status = "default", description = "Why not", body = Refusal)
+))]
+async fn stop_timing(State(api): State<Api>, asker: Asker) -> Response {
+    api.ask(asker, Request::TimingStop).await
 }
 
 /// What controllers can be asked

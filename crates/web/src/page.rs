@@ -16,6 +16,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/api.js", SCRIPT, include_str!("../page/api.js")),
     ("/chart.js", SCRIPT, include_str!("../page/chart.js")),
     ("/controllers.js", SCRIPT, include_str!("../page/controllers.js")),
+    ("/costs.js", SCRIPT, include_str!("../page/costs.js")),
     ("/format.js", SCRIPT, include_str!("../page/format.js")),
     ("/graph.js", SCRIPT, include_str!("../page/graph.js")),
     ("/layout.js", SCRIPT, include_str!("../page/layout.js")),

@@ -38,8 +38,9 @@ pub fn start() -> (Arc<Service>, Instance) {
     // Being told to stop changes nothing here: it is not looked at.
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
+    let time = Box::new(|_| Err("the interpreter measures no times".to_owned()));
     let graph = Graph::new(program, |_| "interp");
     let shown = Shown::new(program.clone(), (graph, Exits::new(&ports)), notation, instance.tables());
     let overview = Arc::new(Overview::new(about, shown, instance.observer(), Default::default()));
-    (Arc::new(Service::new(overview, stop, reload)), instance)
+    (Arc::new(Service::new(overview, stop, reload, time)), instance)
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baker::ir::Program;
+use baker::ir::interp::Machine;
 use baker::opt::explain::explain;
 use control::applications::Applications;
 use control::config::Config;
@@ -85,7 +86,11 @@ fn instructions(program: &Program, rules: &[Rule]) -> f64 {
     let packets = packets(2000, rules);
     let trace: Vec<(u8, Vec<u8>)> =
         packets.iter().enumerate().map(|(number, packet)| (2, frame(packet, number))).collect();
-    let found = explain(program, &trace, |machine| config.fill(program, machine)).unwrap();
+    let found = explain(program, &trace, |stage| {
+        let mut machine = Machine::new(stage);
+        config.fill(program, &mut machine).map(|()| machine)
+    })
+    .unwrap();
     found.costs[2].instructions as f64 / found.packets as f64
 }
 

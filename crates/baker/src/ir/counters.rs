@@ -1,9 +1,10 @@
 //! Where each counter of a program lies in a worker's block of 64-bit counters.
 //!
 //! Every engine counts into one block per worker with this order: packets put to each channel, packets dropped for each
-//! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters.
-//! Readers add up the workers' blocks.
+//! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters. A
+//! program whose time is measured has [`PpfTimes`] behind them. Readers add up the workers' blocks.
 
+use super::ppf_times::PpfTimes;
 use super::program::*;
 
 /// Maps counters to slots of the block.
@@ -13,6 +14,7 @@ pub struct CounterSlots {
     full: usize,
     timers: usize,
     user: Vec<usize>,
+    times: Option<PpfTimes>,
     len: usize,
 }
 
@@ -32,7 +34,9 @@ impl CounterSlots {
                 first
             })
             .collect();
-        CounterSlots { drops, full, timers, user, len }
+        let times = program.timed.then(|| PpfTimes::new(program, len));
+        len = times.as_ref().map_or(len, PpfTimes::end);
+        CounterSlots { drops, full, timers, user, times, len }
     }
 
     /// Number of slots.
@@ -69,5 +73,10 @@ impl CounterSlots {
     /// First cell of a user counter; cell `i` is `i` slots further.
     pub fn user(&self, counter: CounterId) -> usize {
         self.user[counter.0 as usize]
+    }
+
+    /// How long packets were in PPFs, where that is measured.
+    pub fn times(&self) -> Option<&PpfTimes> {
+        self.times.as_ref()
     }
 }

@@ -273,6 +273,11 @@ pub enum Op {
         /// The channel.
         channel: ChannelId,
     },
+    /// From here on time is spent in a PPF: only where time is measured ([`crate::opt::timing`]).
+    Time {
+        /// The PPF.
+        ppf: PpfId,
+    },
     /// Drops the packet, counted under the reason. Consumes it.
     Drop {
         /// The packet.

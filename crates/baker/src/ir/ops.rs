@@ -138,6 +138,7 @@ impl Op {
             Op::Put { .. } => const { &Row::effect("put", &[Packet], To::None, Other).consumes() },
             Op::Tap { .. } => const { &Row::effect("tap", &[Packet, Bits(32)], To::None, Bytes) },
             Op::Pass { .. } => const { &Row::effect("pass", &[], To::None, Other) },
+            Op::Time { .. } => const { &Row::effect("time", &[], To::None, Other) },
             Op::Drop { .. } => const { &Row::effect("drop", &[Packet], To::None, Other).consumes() },
 
             Op::Discard { .. } => const { &Row::effect("discard", &[Packet], To::None, Other).consumes() },
@@ -174,7 +175,7 @@ impl Op {
     /// Visits the values that it uses, to change them.
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } | Op::Fence => {}
+            Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } | Op::Time { .. } | Op::Fence => {}
             Op::Cast(_, a) | Op::IsNull(a) => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);

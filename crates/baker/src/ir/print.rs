@@ -305,6 +305,7 @@ impl Names<'_> {
             Op::Pass { channel } => {
                 format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
             }
+            Op::Time { ppf } => format!("{name} {}", name_of(&self.program.ppfs, ppf.0, "PPF", |p| &p.name)),
             Op::Drop { packet, reason } => {
                 format!("{name} v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
             }

@@ -79,6 +79,8 @@ pub struct Program {
     pub limits: Limits,
     /// How it keeps checksums that cover pseudo headers.
     pub sums: Sums,
+    /// Whether it measures how long packets are in each PPF: see [`crate::opt::timing`].
+    pub timed: bool,
 }
 
 /// How a program's checksums that cover pseudo headers, which hosts leave to devices to compute, come out of the

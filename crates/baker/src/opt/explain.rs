@@ -108,11 +108,12 @@ fn stages(program: &Program) -> Vec<Staged> {
     stages
 }
 
-/// Runs the trace, port numbers and frames, through each stage. `fill` sets up tables; its error is the result.
+/// Runs the trace, port numbers and frames, through each stage, on a machine with tables that are set up; where there is
+/// none, that error is the result.
 pub fn explain<E>(
     program: &Program,
     trace: &[(u8, Vec<u8>)],
-    fill: impl Fn(&mut Machine) -> Result<(), E>,
+    machine: impl Fn(Arc<Program>) -> Result<Machine, E>,
 ) -> Result<Explanation, E> {
     let stages = stages(program);
     let nothing = vec![Costs::default(); stages.len()];
@@ -126,8 +127,7 @@ pub fn explain<E>(
         for ((shape, ppf), reached) in ppfs.iter_mut().zip(&program.ppfs).zip(reached) {
             shape.code.push(reached.then(|| size(&ppf.body)));
         }
-        let mut machine = Machine::new(Arc::new(program.clone()));
-        fill(&mut machine)?;
+        let mut machine = machine(Arc::new(program.clone()))?;
         for (port, frame) in trace {
             let Metered { costs: cost, ppfs: in_ppfs, steps } = machine.receive_metered(*port, frame, *combined);
             costs[index] += cost;

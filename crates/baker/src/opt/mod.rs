@@ -25,6 +25,7 @@ pub mod reach;
 pub mod share;
 pub mod stage;
 mod straighten;
+pub mod timing;
 mod value_numbering;
 
 use crate::ir::{Program, verify};
@@ -71,6 +72,8 @@ pub const COMBINE: Pass = Pass { name: "combine", run: |program| cache::cache(pr
 /// Packets are held in registers within each aggregate.
 pub const CACHE: Pass =
     Pass { name: "cache", run: |program| cache::cache(program, &cache::CacheOptions::aggregate(program)).0 };
+/// Times of PPFs are measured. No level has it.
+pub const TIMING: Pass = Pass { name: "timing", run: timing::timed };
 /// What is computed twice is computed once.
 pub const VALUE_NUMBERING: Pass = Pass { name: "number", run: value_numbering::number };
 

@@ -22,6 +22,7 @@ pub fn program() -> Program {
         ppfs: Vec::new(),
         limits: Limits { headroom: 16, copies: 1, ..Limits::default() },
         sums: Default::default(),
+        timed: false,
     }
 }
 

@@ -247,6 +247,10 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 kernel.count_slot(state, kernel.slots.channel(*channel))?;
                 None
             }
+            Op::Time { ppf } => {
+                kernel.time(state, Some(*ppf))?;
+                None
+            }
             Op::Drop { reason, .. } => {
                 kernel.drop_packet(state, *reason)?;
                 None

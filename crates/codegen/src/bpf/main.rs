@@ -76,6 +76,9 @@ impl<'c> Kernel<'c, '_> {
             None => self.receive_new(ctx, state)?,
         }
         self.hand_over(ctx, state)?;
+        if self.program.timed {
+            self.time(state, None)?;
+        }
         let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
         builder.build_return(Some(&verdict))?;
         Ok(())

@@ -37,6 +37,7 @@ mod tap;
 mod target;
 mod tc;
 mod tiers;
+mod time;
 mod trie;
 pub mod vm;
 mod wide;

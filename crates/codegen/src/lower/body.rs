@@ -244,6 +244,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.count_slot(ctx, module.slots.channel(*channel))?;
                 None
             }
+            Op::Time { ppf } => {
+                module.time(ctx, Some(*ppf))?;
+                None
+            }
             Op::Drop { packet, reason } => {
                 module.drop_packet(ctx, self.packet(*packet)?, *reason)?;
                 None

@@ -22,6 +22,7 @@ mod share;
 mod stage;
 mod sum;
 mod table;
+mod time;
 mod timer;
 mod units;
 mod walk;

@@ -139,6 +139,7 @@ impl<'c, 'p> Module<'c, 'p> {
 
         builder.position_at_end(received);
         self.put_at(batch.ctx, descriptor, entry, at)?;
+        self.time_ends(batch.ctx)?;
         builder.build_unconditional_branch(next)?;
         builder.position_at_end(next);
         Ok(())

@@ -34,6 +34,7 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         self.for_each(function, n, |i| {
             builder.build_call(body, &[ctx.into(), self.element(keys, i, 8 * words as u64)?.into()], "")?;
+            self.time_ends(ctx)?;
             Ok(())
         })?;
         builder.build_unconditional_branch(exit)?;

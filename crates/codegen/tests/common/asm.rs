@@ -43,6 +43,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         ppfs: ppfs.collect(),
         limits: Limits::default(),
         sums: Default::default(),
+        timed: false,
     }
 }
 

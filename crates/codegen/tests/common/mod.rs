@@ -155,6 +155,8 @@ impl Machine {
             deadlines: std::ptr::null_mut(),
             shares: self.shares.as_mut_ptr(),
             share_least: abi::SHARE_NONE,
+            // A tick of a nanosecond.
+            tick: 1 << abi::TICK_BITS,
         };
         // SAFETY: the context is complete and `native` lives.
         unsafe {

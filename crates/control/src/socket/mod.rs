@@ -16,25 +16,32 @@
 //! | `service` | answers requests from the running instance |
 //! | `overview` | what there is to see of it |
 //! | `shown` | its program and tables, for queries |
+//! | `running` | what it runs now, and how something else takes its place |
 //! | `tracer` | traces packets |
+//! | `costs` | what accesses to packets cost |
+//! | `timing` | measures how long packets are in PPFs |
 //! | `graph` | how its program is wired |
 //! | `client` | asks |
 
 mod claim;
 mod client;
+mod costs;
 mod directory;
 mod graph;
 mod line;
 mod overview;
 mod protocol;
 mod reply;
+mod running;
 mod server;
 mod service;
 mod shown;
+mod timing;
 mod tracer;
 
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
+pub use costs::{PacketCost, PacketCosts, PpfCosts};
 pub use directory::{SocketDirectory, SocketNameError};
 pub use graph::{Edge, Graph, Node, NodeKind};
 pub use overview::{About, Overview, Seen};
@@ -42,7 +49,9 @@ pub use protocol::{
     Code, ControllerState, Counters, Entry, Found, IpfixState, KernelState, MAX_FOUND, PortState, Refusal, Reloaded,
     Reply, Request, SentState, SflowState, Status, TableInfo, TimerState, USUALLY_FOUND, WorkerState,
 };
+pub use running::{Reload, Time};
 pub use server::{MAX_REQUEST, Server};
-pub use service::{Caller, Reload, Service};
+pub use service::{Caller, Service};
 pub use shown::Shown;
+pub use timing::{MAX_TIMING, PpfTiming, TimeBucket, Timing};
 pub use tracer::{MAX_TRACES, Trace, Traces};

@@ -7,11 +7,12 @@ use collectors::Exporter;
 use collectors::ipfix::{Flows, IpfixAgent};
 use collectors::sflow::SflowAgent;
 use dataplane::xdp::{Copies, Front};
-use dataplane::{Capture, Observer};
+use dataplane::{Capture, Observer, TimeSnapshot};
 use serde_json::json;
 
 use super::protocol::{ControllerState, Counters, IpfixState, KernelState, SflowState, Status, TableInfo, TimerState};
 use super::shown::Shown;
+use super::timing::PpfTiming;
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
 
@@ -27,6 +28,8 @@ pub struct Seen {
     pub counters: Counters,
     /// Tables. Of an array it is not counted how many of its entries are set.
     pub tables: Vec<TableInfo>,
+    /// How long packets were in PPFs, where that is measured now.
+    pub times: Vec<PpfTiming>,
     /// Controllers that have metrics.
     pub asked: Vec<String>,
     /// Those of controllers that have answered.
@@ -96,6 +99,16 @@ impl Overview {
         Counters::from(self.observer.snapshot())
     }
 
+    /// How long packets were in PPFs, where that is measured now.
+    pub(super) fn times(&self) -> Vec<PpfTiming> {
+        let shown = self.shown();
+        let of = |time: TimeSnapshot| {
+            let engine = shown.engine(&time.ppf);
+            PpfTiming::new(time, engine)
+        };
+        self.observer.snapshot().times.into_iter().filter_map(of).collect()
+    }
+
     /// Looks at everything that is counted, for monitoring: in this time at most, so what controllers have not said by
     /// then is missing. No worker and no other client waits for it.
     pub fn look(&self, patience: Duration) -> Seen {
@@ -110,7 +123,7 @@ impl Overview {
         let targets: Vec<_> = self.registry.all().into_iter().filter(offer).collect();
         let asked = targets.iter().map(|target| target.name.to_owned()).collect();
         let controllers = targets.into_iter().filter_map(ask).collect();
-        Seen { status, counters, tables: shown.sizes(), asked, controllers }
+        Seen { status, counters, tables: shown.sizes(), times: self.times(), asked, controllers }
     }
 
     /// What runs, and what becomes of it.

@@ -98,8 +98,21 @@ pub enum Request {
     },
     /// What was traced: [`Traces`](super::Traces).
     TraceShow,
+    /// What accesses to packets cost in each PPF, measured with the packets that were traced:
+    /// [`PacketCosts`](super::PacketCosts).
+    Costs,
     /// Traces no more packets: an empty object.
     TraceStop,
+    /// Measures from now on how long packets are in PPFs, and forgets what was measured before: an empty object, when it
+    /// is measured.
+    TimingStart {
+        /// For how long, up to [`MAX_TIMING`](super::MAX_TIMING).
+        seconds: u32,
+    },
+    /// How long packets were in PPFs: [`Timing`](super::Timing).
+    TimingShow,
+    /// Measures it no more, from soon on: an empty object.
+    TimingStop,
     /// What the program's controllers can be asked: a list of [`Offered`](crate::application::Offered).
     Queries,
     /// Asks a controller: what it answers.

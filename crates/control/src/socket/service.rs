@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::{Arc, Mutex, RwLockReadGuard, TryLockError};
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -11,26 +11,24 @@ use tracing::field::display;
 
 use super::line::Writer;
 use super::overview::Overview;
-use super::protocol::{Code, Refusal, Reloaded, Request};
+use super::protocol::{Code, Refusal, Request};
 use super::reply::{done, refuse};
+use super::running::{Reload, Running, Time};
 use super::shown::Shown;
+use super::timing::Timer;
 use super::tracer::{MAX_TRACES, Tracer, Wanted};
 use crate::application::QueryError;
 use crate::entries::text;
 
-/// Reads program and configuration again and puts them in force, or says why not. With what is shown from then on, if
-/// that changes.
-pub type Reload = Box<dyn Fn() -> Result<(Reloaded, Option<Arc<Shown>>), String> + Send + Sync>;
-
 /// A running instance, as the socket serves it.
 pub struct Service {
     overview: Arc<Overview>,
-    shown: RwLock<Arc<Shown>>,
+    running: Arc<Running>,
     /// A dump holds a copy of a table, so there is one at a time.
     dump: Mutex<()>,
     tracer: Tracer,
+    timer: Timer,
     stop: Arc<AtomicBool>,
-    reload: Reload,
 }
 
 impl std::fmt::Debug for Service {
@@ -61,16 +59,17 @@ impl Caller {
 
 impl Service {
     /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is
-    /// asked to read program and configuration again.
-    pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>, reload: Reload) -> Self {
-        let (shown, dump) = (RwLock::new(overview.shown()), Mutex::new(()));
+    /// asked to read program and configuration again, `time` when it is asked to measure times, or not any more.
+    pub fn new(overview: Arc<Overview>, stop: Arc<AtomicBool>, reload: Reload, time: Time) -> Self {
+        let running = Arc::new(Running::new(overview.clone(), reload, time));
         let tracer = Tracer::new(overview.clone(), stop.clone());
-        Service { overview, shown, dump, tracer, stop, reload }
+        let timer = Timer::new(overview.clone(), running.clone(), stop.clone());
+        Service { overview, running, dump: Mutex::new(()), tracer, timer, stop }
     }
 
     /// What runs now. A query waits while another program takes over.
     fn shown(&self) -> RwLockReadGuard<'_, Arc<Shown>> {
-        self.shown.read().unwrap_or_else(PoisonError::into_inner)
+        self.running.shown()
     }
 
     /// Answers one line. An error is one of the connection.
@@ -146,8 +145,26 @@ impl Service {
                 json!({})
             }
             Request::TraceShow => json(&self.tracer.traces()),
+            Request::Costs => {
+                let packets = self.tracer.packets();
+                if packets.is_empty() {
+                    let message = "no packets were traced to measure with".into();
+                    return Err(Refusal { code: Code::NotFound, message });
+                }
+                self.dump(|shown| Ok(json(&shown.costs(&packets))))?
+            }
             Request::TraceStop => {
                 self.tracer.end();
+                json!({})
+            }
+            Request::TimingStart { seconds } => {
+                self.timer.start(seconds)?;
+                tracing::info!(seconds, pid, uid, address, "times of PPFs are measured");
+                json!({})
+            }
+            Request::TimingShow => json(&self.timer.timing()),
+            Request::TimingStop => {
+                self.timer.end();
                 json!({})
             }
             Request::Queries => json(&self.overview.registry().offered()),
@@ -159,7 +176,7 @@ impl Service {
                 queries.ask(&query, with).unwrap_or(Err(QueryError::Silent(controller)))?
             }
             Request::Reload => {
-                let reloaded = self.reload()?;
+                let reloaded = self.running.reload()?;
                 let (replaced, controllers) = (reloaded.replaced, reloaded.controllers.join(", "));
                 tracing::info!(replaced, controllers, pid, uid, address, "program and configuration read again");
                 reloaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -181,9 +198,12 @@ impl Service {
             }
             Request::TableSet { .. } | Request::TableLoad { .. } | Request::TableDel { .. } => true,
             Request::Reload | Request::Stop => true,
+            // It exchanges the program for a while.
+            Request::TimingStart { .. } | Request::TimingStop => true,
             // What hosts send to each other is not for everybody who may see how much it is.
             Request::TraceAdd { .. } | Request::TraceShow | Request::TraceStop => true,
             Request::Status | Request::Counters | Request::Graph | Request::Tables | Request::Queries => false,
+            Request::TimingShow | Request::Costs => false,
             Request::TableGet { .. } | Request::TableDump { .. } | Request::TableFind { .. } => false,
         }
     }
@@ -191,14 +211,6 @@ impl Service {
     /// The instance, as it is looked at.
     pub fn overview(&self) -> &Overview {
         &self.overview
-    }
-
-    fn reload(&self) -> Result<Reloaded, Refusal> {
-        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
-        let (reloaded, next) = (self.reload)().map_err(|message| Refusal { code: Code::BadConfiguration, message })?;
-        *shown = next.unwrap_or_else(|| shown.clone());
-        self.overview.show(shown.clone());
-        Ok(reloaded)
     }
 
     /// Goes through a table, which holds a copy of it: so there is one at a time.

@@ -1,13 +1,16 @@
 //! The program that runs, as clients of the socket see it: its tables, in the notation of the configuration.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::interp::Machine;
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
+use baker::opt::explain::explain;
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
+use super::costs::PacketCosts;
 use super::graph::Graph;
 use super::line::Writer;
 use super::protocol::{Code, Entry, Found, MAX_FOUND, Refusal, Reply, TableInfo};
@@ -30,13 +33,8 @@ pub struct Shown {
     counted: TableAccess,
 }
 
-/// What takes packets through a program, step by step.
-pub(super) struct Walker {
-    /// With empty tables.
-    machine: Machine,
-    /// The tables of the running instance.
-    source: Arc<TableAccess>,
-}
+/// What takes packets through a program, step by step: with no entries yet but those of the running instance.
+pub(super) struct Walker(Machine);
 
 impl std::fmt::Debug for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,20 +61,37 @@ impl Shown {
 
     /// What takes packets through the program, with its tables.
     pub(super) fn walker(&self) -> Walker {
-        Walker { machine: Machine::for_walks(self.program.clone()), source: Arc::new(self.counted.clone()) }
+        Walker(Machine::over(self.program.clone(), Arc::new(self.counted.clone())))
     }
 
     /// What a packet does that comes in on a port, with the tables as they are now; and why it is dropped, if it is.
     pub(super) fn walk(&self, walker: &Walker, port: u8, packet: &[u8]) -> (Vec<Step>, Option<String>) {
-        let mut machine = walker.machine.clone();
+        let mut machine = walker.0.clone();
         machine.set_now(dataplane::monotonic_ns());
-        let walk = machine.walk(Program::RX, packet, &[port.into()], Some(walker.source.clone()));
-        let engine = |ppf: &str| self.graph.nodes.iter().find(|node| node.name == ppf)?.engine.clone();
+        let walk = machine.walk(Program::RX, packet, &[port.into()]);
+        let engine = |ppf: &str| self.engine(ppf);
         let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine };
         let steps = self.exits.follow(&self.program, port, namer.steps(packet, &walk));
         let reason = |step: &Step| if let What::Dropped { reason } = &step.what { Some(reason.clone()) } else { None };
         let reason = steps.iter().find_map(reason);
         (steps, reason)
+    }
+
+    /// What the program's accesses to packets cost, of these packets with the ports where they came in, and the tables as
+    /// they are now.
+    pub(super) fn costs(&self, packets: &[(u8, Vec<u8>)]) -> PacketCosts {
+        let source: Arc<TableAccess> = Arc::new(self.counted.clone());
+        let Ok(found) = explain(&self.program, packets, |stage| {
+            let mut machine = Machine::over(stage, source.clone());
+            machine.set_now(dataplane::monotonic_ns());
+            Ok::<_, Infallible>(machine)
+        });
+        PacketCosts::new(&self.program, &found, |ppf| self.engine(ppf))
+    }
+
+    /// What runs a PPF.
+    pub(super) fn engine(&self, ppf: &str) -> Option<String> {
+        self.graph.nodes.iter().find(|node| node.name == ppf)?.engine.clone()
     }
 
     /// The name of a port.

@@ -14,6 +14,7 @@ use dataplane::xdp::{Copied, Front};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::costs;
 use super::overview::Overview;
 use super::shown::{Shown, Walker};
 use crate::packet::Condition;
@@ -52,6 +53,15 @@ pub struct Trace {
     pub dropped: Option<String>,
     /// Its way through the program.
     pub steps: Vec<Step>,
+}
+
+impl Trace {
+    /// Its first bytes, as they are.
+    pub fn packet_bytes(&self) -> Vec<u8> {
+        let pair =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or_default();
+        self.packet.as_bytes().chunks(2).map(pair).collect()
+    }
 }
 
 /// All that were traced since packets were asked for last.
@@ -140,6 +150,15 @@ impl Tracer {
         self.overview.capture().end();
         let mut state = lock(&self.state);
         (state.request, state.wanted) = (state.request + 1, 0);
+    }
+
+    /// The last packets that were traced, each with the number of the port where it came in.
+    pub fn packets(&self) -> Vec<(u8, Vec<u8>)> {
+        let state = lock(&self.state);
+        let from = state.traces.len().saturating_sub(costs::MOST);
+        let shown = self.overview.shown();
+        let packet = |trace: &Trace| Some((shown.port_number(&trace.port).ok()?, trace.packet_bytes()));
+        state.traces.iter().skip(from).filter_map(packet).collect()
     }
 
     /// What was traced.

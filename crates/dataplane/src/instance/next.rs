@@ -47,8 +47,8 @@ pub enum ReloadError {
     #[error("the interpreter cannot take over another program: it takes a restart")]
     Interpreter,
     /// It has nothing for the kernel.
-    #[error("nothing of the new program can run in the kernel, as that of the old one does: it takes a restart")]
-    Nothing,
+    #[error("nothing of the new program can run in the kernel, as that of the old one does: {0}; it takes a restart")]
+    Nothing(String),
     /// In the kernel.
     #[error("the kernel's part of it cannot be loaded: {0}")]
     Partition(#[from] PartitionError),
@@ -156,7 +156,8 @@ impl Instance {
             return Ok(Split { program: Arc::new(program), partitioned: None, carried, tables });
         };
         let NextPart { partitioned, carried } = path.next(&program, packets)?;
-        let part = partitioned.made.as_ref().ok_or(ReloadError::Nothing)?;
+        let nothing = || ReloadError::Nothing(partitioned.why_nothing(&program));
+        let part = partitioned.made.as_ref().ok_or_else(nothing)?;
         let (program, tables) = (part.program().clone(), part.tables().clone());
         Ok(Split { program, partitioned: Some(partitioned), carried, tables })
     }

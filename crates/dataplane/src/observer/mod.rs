@@ -23,7 +23,7 @@ use crate::xdp::{Copies, FastPath, Front, Progress};
 pub(crate) use port::ObservedPort;
 use program::Before;
 pub(crate) use program::Observed;
-pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot, WorkerSnapshot};
+pub use snapshot::{PortSnapshot, Snapshot, TimeSnapshot, TimerSnapshot, WorkerSnapshot};
 
 /// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to
 /// program.

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
+use baker::ir::{
+    ChannelId, CounterId, CounterSlots, DropId, PpfId, PpfTimes, Program, Source, TableId, Target, TimerId,
+};
 
-use super::snapshot::{Snapshot, TimerSnapshot};
+use super::snapshot::{Snapshot, TimeSnapshot, TimerSnapshot};
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
 use crate::xdp::KernelPart;
@@ -86,6 +88,14 @@ impl Observed {
             runs: sum(slots.timer_runs(TimerId(id))),
             entries: sum(slots.timer_entries(TimerId(id))),
         };
+        let time = |times: &PpfTimes| {
+            let of = |(id, ppf): (PpfId, &baker::ir::Ppf)| TimeSnapshot {
+                ppf: ppf.name.clone(),
+                buckets: (0..PpfTimes::BUCKETS).map(|bucket| sum(times.bucket(id, bucket))).collect(),
+                nanoseconds: sum(times.sum(id)),
+            };
+            (0..).map(PpfId).zip(&program.ppfs).map(of).collect()
+        };
         let channels = program.channels.iter().enumerate();
         let ppfs = program.ppfs.iter().enumerate();
         let drops = (0..).map(DropId).zip(&program.drop_reasons).filter(|(id, _)| *id != DropId::ENDED);
@@ -98,6 +108,7 @@ impl Observed {
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
+            times: slots.times().map(time).unwrap_or_default(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
             controllers: Vec::new(),
             workers: Vec::new(),

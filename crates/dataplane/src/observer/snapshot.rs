@@ -81,6 +81,17 @@ pub struct TimerSnapshot {
     pub entries: u64,
 }
 
+/// How long packets were in a PPF since its time is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeSnapshot {
+    /// The PPF's full name.
+    pub ppf: String,
+    /// Intervals by their length: the buckets of [`baker::ir::PpfTimes`].
+    pub buckets: Vec<u64>,
+    /// The sum of their lengths, in nanoseconds.
+    pub nanoseconds: u64,
+}
+
 /// All counters at one time, summed over the workers, by name, in the program's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -98,6 +109,8 @@ pub struct Snapshot {
     pub user: Vec<(String, Vec<u64>)>,
     /// Timers.
     pub timers: Vec<TimerSnapshot>,
+    /// How long packets were in PPFs; empty where that is not measured. Of the program that runs now alone.
+    pub times: Vec<TimeSnapshot>,
     /// Calls of functions of controllers that failed and gave 0.
     pub externs_failed: Vec<(String, u64)>,
     /// Controllers.

@@ -12,7 +12,7 @@ use super::frames::FramePool;
 use super::holders::{Holder, Holds};
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
-use crate::sys::{Mapping, monotonic_ns};
+use crate::sys::{Mapping, monotonic_ns, nanoseconds_of_tick};
 use crate::tables::{Deadlines, Tables, View};
 
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
@@ -111,6 +111,7 @@ impl WorkerContext {
             deadlines: std::ptr::null_mut(),
             shares: pool.counts(),
             share_least: SHARE_LEAST,
+            tick: if program.timed { nanoseconds_of_tick() } else { 0 },
         };
         if program.limits.copies > 0 {
             pool.share();

@@ -15,7 +15,7 @@ mod repeated;
 mod tap;
 
 pub use call::{check, set_option};
-pub use clock::{monotonic_ns, thread_cpu_ns};
+pub use clock::{monotonic_ns, nanoseconds_of_tick, thread_cpu_ns};
 pub use cpu::{allowed_cpus, pin_to_cpu, possible_cpus};
 pub use doorbell::{Doorbell, poll};
 pub use interface::{

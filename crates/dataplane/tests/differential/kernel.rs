@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::interp::Machine;
 use baker::ir::{CounterSlots, Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
+use baker::opt::timing::timed;
 use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::{Hook, Options};
 use codegen::{CodegenError, OptLevel, bpf};
@@ -152,19 +153,19 @@ fn compare(
     let mut seen = Seen::default();
     let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
     let reference = Box::new(InterpEngine::new(machine.clone()).with_layout(KERNEL_FRAMES));
-    let stepper = |engine, tables| {
+    let stepper = |program: &Arc<Program>, engine, tables| {
         Stepper::with_frames(program.clone(), engine, tables, FRAME).map_err(|error| format!("no engine: {error}"))
     };
-    let mut interp = stepper(reference, TableAccess::Interp(machine))?;
+    let mut interp = stepper(program, reference, TableAccess::Interp(machine))?;
     let mut kernels = Vec::new();
     for (name, engine) in engines {
         let tables = engine.tables();
-        kernels.push((name, stepper(Box::new(engine), tables)?));
+        kernels.push((name, stepper(offered, Box::new(engine), tables)?));
     }
     if how.1.hook == Hook::Tc {
         let machine = Arc::new(Mutex::new(Machine::new(offered.clone())));
         let engine = Box::new(InterpEngine::new(machine.clone()).with_layout(KERNEL_FRAMES));
-        kernels.push(("operations, interpreter", stepper(engine, TableAccess::Interp(machine))?));
+        kernels.push(("operations, interpreter", stepper(offered, engine, TableAccess::Interp(machine))?));
         let native = Stepper::new(offered.clone(), EngineKind::Native(OptLevel::O0, how.0));
         kernels.push(("operations, native", native.map_err(|error| format!("no engine: {error}"))?));
     }
@@ -233,6 +234,8 @@ fn random_program(seed: u64, tally: &mut Tally) {
     // What changes lengths, or takes checksums as numbers, is not the kernel's there.
     let at_tc = (seed / 12) % 3 == 2 && whole(&operations, Hook::Tc).is_ok();
     let (hook, offered) = if at_tc { (Hook::Tc, &operations) } else { (Hook::Xdp, &program) };
+    // One in four measures times.
+    let offered = if (seed / 36) % 4 == 1 { &Arc::new(timed(offered)) } else { offered };
     let how = (level, Options { hook, spill, apart, frags: divided && !at_tc, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare((&program, offered), &packets, how, seed)));
     let has_operations = offered.insts().any(|inst| matches!(inst.op, Op::Checksum { .. }));

@@ -11,8 +11,6 @@ use control::socket::{Counters, MAX_TRACES, Request, Trace, Traces};
 use indexmap::IndexMap;
 use serde_json::json;
 
-use super::packet_trace::bytes;
-
 /// Bytes of an example that are shown, and in a line.
 const SHOWN: usize = 128;
 const LINE: usize = 16;
@@ -62,9 +60,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// A packet that was dropped: why, what it is, and its first bytes.
 fn example(trace: &Trace) -> String {
-    let Trace { port, bytes: length, packet, headers, dropped, .. } = trace;
+    let Trace { port, bytes: length, headers, dropped, .. } = trace;
     let mut out = format!("\n{}: port {port}, {length} bytes\n  {headers}\n", dropped.as_deref().unwrap_or_default());
-    let shown = bytes(packet);
+    let shown = trace.packet_bytes();
     let shown = &shown[..shown.len().min(SHOWN)];
     for (number, line) in shown.chunks(LINE).enumerate() {
         let digits: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();

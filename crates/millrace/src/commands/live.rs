@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
+use baker::opt::timing;
 use cli::failure::Failure;
 use codegen::cache;
 use codegen::kernel::Hook;
@@ -30,9 +31,9 @@ use ::applications::BUILT_IN;
 type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Gso, Option<u32>);
 
 /// What an instance was started with, or what it took over since.
+#[derive(Clone)]
 pub struct StartedWith {
-    /// Texts of all files of the program.
-    texts: Vec<String>,
+    compilation: Arc<Compilation>,
     program: Arc<Program>,
     config: Config,
     ports: Vec<PortDescription>,
@@ -40,17 +41,23 @@ pub struct StartedWith {
 
 impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
-    pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
+    pub fn new(compilation: Arc<Compilation>, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
         let port = |port: &PortConfig| {
             let PortConfig { spec, number, host, access, own, gso, mtu } = port;
             (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own, *gso, *mtu)
         };
         StartedWith {
-            texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
+            compilation,
             program: program.clone(),
             config: config.clone(),
             ports: ports.iter().map(port).collect(),
         }
+    }
+
+    /// Whether it is the same program, letter by letter.
+    fn is_same_program(&self, other: &StartedWith) -> bool {
+        let [own, others] = [self, other].map(|with| with.compilation.sources.iter().map(|(_, file)| &file.text));
+        own.eq(others)
     }
 
     /// What of a configuration is in force from the start to the end, and was changed.
@@ -99,6 +106,8 @@ struct State {
     /// None once it has ended.
     instance: Option<Instance>,
     with: StartedWith,
+    /// Whether the program measures how long packets are in PPFs.
+    timed: bool,
     settings: SettingsWays,
     /// Controllers that can be asked.
     registry: Registry,
@@ -117,7 +126,7 @@ impl Live {
         registry: Registry,
         (persister, kept): (Option<Persister>, KeptOfAll),
     ) -> Self {
-        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, persister, kept }))
+        Live(Mutex::new(State { instance: Some(instance), with, timed: false, settings, registry, persister, kept }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -149,7 +158,7 @@ impl Live {
     pub fn reload(&self, reread: &Reread, endpoints: &Endpoints) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
         let mut state = self.lock();
         let said = |failure: Failure| failure.to_string().trim_start_matches("error: ").to_owned();
-        let (compilation, with) = read_again(reread, &state.with.config).map_err(said)?;
+        let with = read_again(reread, &state.with.config).map_err(said)?;
         let fixed = state.with.fixed(&with);
         if !fixed.is_empty() {
             return Err(format!("[{}] of the configuration changed, which takes a restart", fixed.join("], [")));
@@ -159,22 +168,37 @@ impl Live {
             warnings: with.config.warnings.iter().map(ToString::to_string).collect(),
             ..Reloaded::default()
         };
-        let shown = match with.texts == state.with.texts {
+        let shown = match with.is_same_program(&state.with) {
             true => {
                 state.change(&with, &mut reloaded)?;
                 None
             }
-            false => Some(state.take_over(&with, &compilation, reread, &mut reloaded)?),
+            false => Some(state.take_over(&with, reread, &mut reloaded)?),
         };
         state.with = with;
         state.keep();
         endpoints.put(bound, &mut reloaded);
         Ok((reloaded, shown))
     }
+
+    /// Has the program measure how long packets are in PPFs, or not any more. Where it can't all stays as it is, and the
+    /// error says why.
+    pub fn time(&self, reread: &Reread, timed: bool) -> Result<Arc<Shown>, String> {
+        if reread.workers == EngineKind::Interp {
+            return Err("the interpreter measures no times; --engine worker, xdp and tc do".into());
+        }
+        let mut state = self.lock();
+        let (with, before) = (state.with.clone(), std::mem::replace(&mut state.timed, timed));
+        let mut reloaded = Reloaded::default();
+        let shown = state.take_over(&with, reread, &mut reloaded).inspect_err(|_| state.timed = before)?;
+        reloaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        state.keep();
+        Ok(shown)
+    }
 }
 
 /// The program and the configuration as they are now. What is in no file is as it was.
-fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedWith), Failure> {
+fn read_again(reread: &Reread, config: &Config) -> Result<StartedWith, Failure> {
     let source = apps::find(&reread.app)?;
     let compilation = apps::check(&source)?;
     let program = apps::lower_for(reread.hook, &source, &compilation)?;
@@ -184,8 +208,7 @@ fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedW
     };
     let program = reread.packets.profiled(config.pinned(program), &config)?;
     let ports = ports(&config, &reread.ports, reread.access)?;
-    let with = StartedWith::new(&compilation, &program, &config, &ports);
-    Ok((compilation, with))
+    Ok(StartedWith::new(Arc::new(compilation), &program, &config, &ports))
 }
 
 impl State {
@@ -225,7 +248,6 @@ impl State {
     fn take_over(
         &mut self,
         with: &StartedWith,
-        compilation: &Compilation,
         reread: &Reread,
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
@@ -233,11 +255,12 @@ impl State {
         needed.begin(&with.config.controllers).map_err(|error| error.to_string())?;
         let configured = self.with.config.configured(&self.with.program);
         let (before, kept_before) = (self.settings.clone(), self.kept.clone());
+        let wanted = if self.timed { Arc::new(timing::timed(&with.program)) } else { with.program.clone() };
         let instance = self.instance()?;
         let running: Vec<String> = instance.controllers().map(str::to_owned).collect();
         let next = instance
-            .next(&with.program, needed.controllers)
-            .map_err(|error| engine::reload_error(error, compilation))?;
+            .next(&wanted, needed.controllers)
+            .map_err(|error| engine::reload_error(error, &with.compilation))?;
         let (program, mut tables) = (next.program().clone(), next.tables());
         let is_carried =
             |table: TableId| matches!(next.carried()[table.0 as usize], Carried::Kept(_) | Carried::Copied(..));

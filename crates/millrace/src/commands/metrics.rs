@@ -7,7 +7,7 @@ use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use control::application::metrics::{Family, Sample};
 use control::application::{METRICS, Offered};
-use control::socket::{Client, ClientError, Request, Seen};
+use control::socket::{Client, ClientError, Request, Seen, Timing};
 use figures::exposition::{Format, text};
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
@@ -80,5 +80,7 @@ pub fn look(client: &mut Client) -> Result<Seen, ClientError> {
         answers.extend(ask(client, name, json!({ "sessions": false })).ok().map(|families| (name.clone(), families)));
     }
     let (status, counters) = (client.ask(&Request::Status)?, client.ask(&Request::Counters)?);
-    Ok(Seen { status, counters, tables: client.ask(&Request::Tables)?, asked, controllers: answers })
+    let timing: Timing = client.ask(&Request::TimingShow)?;
+    let times = if timing.left_ms > 0 { timing.ppfs } else { Vec::new() };
+    Ok(Seen { status, counters, tables: client.ask(&Request::Tables)?, times, asked, controllers: answers })
 }

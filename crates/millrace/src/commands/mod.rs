@@ -29,6 +29,7 @@ pub mod status;
 pub mod stop;
 pub mod table;
 pub mod test;
+pub mod timing;
 pub mod top;
 mod trace;
 mod watch;

@@ -136,7 +136,8 @@ fn text(trace: &Trace) -> String {
 fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
     let mut output = PcapngOutput::create(path).map_err(Failure::refused)?;
     let mut ports: Vec<&str> = Vec::new();
-    for Trace { at, port, bytes: length, packet, steps, .. } in &found.traces {
+    for trace in &found.traces {
+        let Trace { at, port, bytes: length, steps, .. } = trace;
         let known = ports.iter().position(|own| own == port);
         if known.is_none() {
             output.interface(port).map_err(Failure::refused)?;
@@ -147,7 +148,7 @@ fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
             time: Duration::from_nanos(*at),
             is_sent: false,
             length: *length as u32,
-            bytes: &bytes(packet),
+            bytes: &trace.packet_bytes(),
             comment: Some(&lines(steps)),
         };
         output.write(&packet).map_err(Failure::refused)?;
@@ -155,10 +156,4 @@ fn write(path: &Path, found: &Traces) -> Result<(), Failure> {
     output.finish().map_err(Failure::refused)?;
     say!("{}: {} packets", path.display(), found.traces.len());
     Ok(())
-}
-
-/// Bytes of hexadecimal digits.
-pub fn bytes(digits: &str) -> Vec<u8> {
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or_default(), 16).unwrap_or_default();
-    digits.as_bytes().chunks(2).map(pair).collect()
 }

@@ -102,7 +102,7 @@ fn drivers() -> String {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
-    let compilation = apps::check(&source)?;
+    let compilation = Arc::new(apps::check(&source)?);
     let declared = apps::declarations(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &declared)?;
     let ports = ports(&config, &args.ports, args.access)?;
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let given = Given { metrics: args.metrics.clone(), web: args.web };
     let bound = given.bind(&config).map_err(Failure::refused)?;
-    let started_with = StartedWith::new(&compilation, &program, &config, &ports);
+    let started_with = StartedWith::new(compilation.clone(), &program, &config, &ports);
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
     let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
@@ -216,8 +216,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut endpoints = None;
     let service = Arc::new_cyclic(|service| {
         let own = endpoints.insert(Endpoints::new(overview.clone(), look, service.clone())).clone();
-        let reloaded = live.clone();
-        Service::new(overview, stop.clone(), Box::new(move || reloaded.reload(&read, &own)))
+        let (reloaded, timed, read) = (live.clone(), live.clone(), Arc::new(read));
+        let read_again = read.clone();
+        let reload = Box::new(move || reloaded.reload(&read_again, &own));
+        Service::new(overview, stop.clone(), reload, Box::new(move |times| timed.time(&read, times)))
     });
     let Some(endpoints) = endpoints else { return Err(Failure::refused("internal error: nothing answers")) };
     endpoints.start(bound).map_err(Failure::refused)?;

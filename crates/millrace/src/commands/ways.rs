@@ -34,7 +34,7 @@ pub fn show(program: &Arc<Program>, config: &Config, input: &mut ReplayInput<'_>
         let Some(port) = entry else { continue };
         shown += 1;
         machine.set_now(captured.time.as_nanos() as u64);
-        let walk = machine.walk(Program::RX, captured.frame, &[port.into()], None);
+        let walk = machine.walk(Program::RX, captured.frame, &[port.into()]);
         let (port, bytes) = (notation.ports().shown(port), captured.frame.len());
         let headers = packet::text(program, captured.frame);
         print(format_args!(

@@ -179,12 +179,12 @@ impl Machine {
         }
     }
 
-    /// Makes a key the arguments, with numbers behind it. Where a walk has its tables elsewhere, the key's entry is
-    /// taken out of them.
+    /// Makes a key the arguments, with numbers behind it. Where the tables are elsewhere, the key's entry is taken out of
+    /// them.
     fn argue(&mut self, frame: &[u128], table: TableId, key: &[Value], behind: &[Value]) {
         self.arguments.clear();
         self.arguments.extend(key.iter().chain(behind).map(|value| frame[value.0 as usize]));
-        if self.walking.is_some() {
+        if self.source.is_some() {
             let key = self.arguments[..key.len()].to_vec();
             self.fetch(table, &key);
         }
@@ -315,7 +315,7 @@ impl Machine {
                 return Ok(());
             }
             // Packets go through one after the other.
-            Op::Lock { .. } | Op::Unlock { .. } | Op::Fence => return Ok(()),
+            Op::Lock { .. } | Op::Unlock { .. } | Op::Fence | Op::Time { .. } => return Ok(()),
             Op::Insert { table, key, value, new } => {
                 self.argue(frame, *table, key, value);
                 let (key, value) = self.arguments.split_at(key.len());

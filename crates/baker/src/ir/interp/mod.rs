@@ -136,7 +136,9 @@ pub struct Machine {
     /// Where it is noted what a packet executes.
     execution: Option<Execution>,
     /// Where the steps of a packet are noted.
-    walking: Option<Box<walk::Walking>>,
+    walking: Option<Box<Walk>>,
+    /// Where entries are that its tables have not yet.
+    source: Option<Arc<dyn TableSource>>,
 }
 
 impl Machine {
@@ -174,6 +176,7 @@ impl Machine {
             recording: None,
             execution: None,
             walking: None,
+            source: None,
         }
     }
 

@@ -164,40 +164,27 @@ impl Walk {
     }
 }
 
-/// Tables elsewhere, whose entries a walk uses as they are then. It changes nothing there.
+/// Tables elsewhere, whose entries a machine uses as they are then. It changes nothing there.
 pub trait TableSource: std::fmt::Debug + Send + Sync {
     /// What a packet's look-up finds: one number per field of the value that the control plane sees.
     fn find(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>>;
 }
 
-/// A walk on the way.
-#[derive(Clone, Debug)]
-pub(super) struct Walking {
-    walk: Walk,
-    source: Option<Arc<dyn TableSource>>,
-}
-
 impl Machine {
-    /// For walks with tables that are elsewhere: it has none of its own, and so takes little memory.
+    /// A program whose tables are elsewhere: an entry is read there when an instruction first uses its key. It has none
+    /// of its own, and so takes little memory.
     ///
     /// # Panics
     /// As [`Machine::new`].
-    pub fn for_walks(program: impl Into<Arc<Program>>) -> Machine {
-        Self::with_stores(program.into(), Store::sparse)
+    pub fn over(program: impl Into<Arc<Program>>, source: Arc<dyn TableSource>) -> Machine {
+        Machine { source: Some(source), ..Self::with_stores(program.into(), Store::sparse) }
     }
 
-    /// Hands a packet to a channel as [`Machine::inject`] does, and notes each step. Entries that are not in the
-    /// machine's own tables are those of `source`, for which it is one [for walks](Machine::for_walks).
-    pub fn walk(
-        &mut self,
-        channel: ChannelId,
-        packet: &[u8],
-        metadata: &[u128],
-        source: Option<Arc<dyn TableSource>>,
-    ) -> Walk {
-        self.walking = Some(Box::new(Walking { walk: Walk::default(), source }));
+    /// Hands a packet to a channel as [`Machine::inject`] does, and notes each step.
+    pub fn walk(&mut self, channel: ChannelId, packet: &[u8], metadata: &[u128]) -> Walk {
+        self.walking = Some(Box::default());
         let failed = self.enter(channel, packet, metadata).err();
-        let walk = self.walking.take().map(|own| own.walk).unwrap_or_default();
+        let walk = self.walking.take().map(|walk| *walk).unwrap_or_default();
         Walk { failed, ..walk }
     }
 
@@ -207,8 +194,8 @@ impl Machine {
             return;
         }
         let step = step(self);
-        if let Some(walking) = &mut self.walking {
-            walking.walk.note(step);
+        if let Some(walk) = &mut self.walking {
+            walk.note(step);
         }
     }
 
@@ -230,7 +217,7 @@ impl Machine {
 
     /// Takes the entry of a key out of the source before an instruction uses it.
     pub(super) fn fetch(&mut self, table: TableId, key: &[u128]) {
-        let Some(source) = self.walking.as_ref().and_then(|own| own.source.clone()) else { return };
+        let Some(source) = self.source.clone() else { return };
         let store = &mut self.tables[table.0 as usize];
         if store.lookup(key).is_some() {
             return;
@@ -295,8 +282,8 @@ impl Machine {
             }
             _ => None,
         };
-        if let (Some(step), Some(walking)) = (step, &mut self.walking) {
-            walking.walk.note(step);
+        if let (Some(step), Some(walk)) = (step, &mut self.walking) {
+            walk.note(step);
         }
     }
 

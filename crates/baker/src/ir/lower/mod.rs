@@ -87,6 +87,7 @@ fn declared(program: &hir::Program, sums: Sums) -> Program {
         queues: program.queues.clone(),
         limits: Default::default(),
         sums,
+        timed: false,
     };
     group::declare(program, &mut lowered);
     queue::declare(program, &mut lowered);

@@ -195,6 +195,11 @@ impl<'a> Checker<'a> {
                     self.error(format!("there is no channel {}", channel.0));
                 }
             }
+            Op::Time { ppf } => {
+                if !self.program.timed || ppf.0 as usize >= self.program.ppfs.len() {
+                    self.error(format!("the time of PPF {}, which is not measured", ppf.0));
+                }
+            }
             Op::Drop { reason, .. } => {
                 if reason.0 as usize >= self.program.drop_reasons.len() {
                     self.error(format!("there is no drop reason {}", reason.0));

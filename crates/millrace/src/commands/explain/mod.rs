@@ -8,6 +8,7 @@ mod view;
 
 use std::path::PathBuf;
 
+use baker::ir::interp::Machine;
 use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
 use cli::failure::Failure;
@@ -57,11 +58,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => program,
     };
     let externs = BUILT_IN.externs(&program).map_err(|error| wrong(&error))?;
-    let found = explain(&program, &trace, |machine| {
+    let found = explain(&program, &trace, |stage| {
+        let mut machine = Machine::new(stage);
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());
         }
-        config.fill(&program, machine)
+        config.fill(&program, &mut machine).map(|()| machine)
     })
     .map_err(|error| wrong(&error))?;
     apps::place(&source, &program, &compilation)?;

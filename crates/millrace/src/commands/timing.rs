@@ -1,0 +1,108 @@
+//! `millrace timing`: how long packets of a running instance are in each PPF.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use cli::report::{grouped, table};
+use control::socket::{MAX_TIMING, PpfTiming, Request, Timing};
+
+/// Between two looks whether the time is over.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the program that measures nothing may take to take over, and packets to come to it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Columns of the longest bar of a histogram.
+const BAR: usize = 40;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub struct Args {
+    /// For how long, up to 600
+    #[arg(long = "for", value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TIMING)))]
+    seconds: u32,
+    /// Also how many packets are there for how long, in this PPF
+    #[arg(long, value_name = "PPF")]
+    ppf: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut client = args.remote.connect()?;
+    if let Some(ppf) = &args.ppf {
+        let counters: control::socket::Counters = client.ask(&Request::Counters).map_err(failed)?;
+        if !counters.ppfs.contains_key(ppf) {
+            let known: Vec<_> = counters.ppfs.keys().map(String::as_str).collect();
+            return Err(Failure::wrong(format!("error: there is no PPF {ppf}\n  PPFs: {}", known.join(", "))));
+        }
+    }
+    client.ask::<serde_json::Value>(&Request::TimingStart { seconds: args.seconds }).map_err(failed)?;
+    let end = Instant::now() + Duration::from_secs(args.seconds.into()) + PATIENCE;
+    let timing = loop {
+        std::thread::sleep(LOOK);
+        let timing: Timing = client.ask(&Request::TimingShow).map_err(failed)?;
+        if timing.left_ms == 0 {
+            break timing;
+        }
+        if let Some(error) = timing.error.filter(|_| Instant::now() > end) {
+            return Err(Failure::refused(format!("it is still measured: {error}")));
+        }
+    };
+    if args.remote.json {
+        print_json(&timing);
+        return Ok(());
+    }
+    print(format_args!("{}", text(&timing)));
+    if let Some(ppf) = &args.ppf {
+        match timing.ppfs.iter().find(|own| own.ppf == *ppf) {
+            Some(own) => print(format_args!("\n{}", histogram(own))),
+            None => print(format_args!("\n{ppf}: no packet was there\n")),
+        }
+    }
+    Ok(())
+}
+
+/// All PPFs.
+fn text(timing: &Timing) -> String {
+    let seconds = timing.measured_ms as f64 / 1e3;
+    if timing.ppfs.is_empty() {
+        return format!("no packet came in {seconds:.1} s\n");
+    }
+    let all: u64 = timing.ppfs.iter().map(|own| own.total_ns).sum();
+    let mut out = format!("time of packets in PPFs, measured for {seconds:.1} s\n");
+    let row = |own: &PpfTiming| {
+        let [half, most, nearly] = [own.p50_ns, own.p90_ns, own.p99_ns].map(|bound| format!("<{}", time(bound as f64)));
+        let share = format!("{:.1} %", own.total_ns as f64 * 100.0 / all.max(1) as f64);
+        let engine = own.engine.clone().unwrap_or_default();
+        vec![own.ppf.clone(), engine, grouped(own.count), time(own.mean_ns()), half, most, nearly, share]
+    };
+    let header = ["PPF", "engine", "packets", "mean", "50 %", "90 %", "99 %", "of all time"];
+    table(&mut out, &header, timing.ppfs.iter().map(row).collect());
+    out
+}
+
+/// How many packets were in a PPF for how long.
+fn histogram(own: &PpfTiming) -> String {
+    let mut out =
+        format!("{}{}\n", own.ppf, own.engine.iter().map(|engine| format!(" ({engine})")).collect::<String>());
+    let most = own.buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
+    for bucket in &own.buckets {
+        let bar = "█".repeat((bucket.count as f64 * BAR as f64 / most as f64).ceil() as usize);
+        let share = bucket.count as f64 * 100.0 / own.count as f64;
+        let _ = writeln!(out, "  {:>10}  {share:>5.1} %  {bar}", format!("<{}", time(bucket.below_ns as f64)));
+    }
+    out
+}
+
+/// A time, in a unit of its size.
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        short if short < 1e4 => format!("{short:.0} ns"),
+        long if long < 1e7 => format!("{:.1} us", long / 1e3),
+        long => format!("{:.1} ms", long / 1e6),
+    }
+}
