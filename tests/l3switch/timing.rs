@@ -111,6 +111,23 @@ fn times_are_measured_for_a_while(driver: &str) {
     wires.settle().only(&after, [false, false, true, false]);
     assert!(routed() > before + during);
 
+    // A trace says from then on what is usual.
+    switch.ask(&["trace", "add", "1", "--port", "p1"]).ok();
+    let end = Instant::now() + PATIENCE;
+    let trace = loop {
+        wires.send(1, &frame);
+        std::thread::sleep(Duration::from_millis(20));
+        let found = switch.ask_json(&["trace", "show"]);
+        if found["wanted"] == 0 {
+            break found["traces"][0].clone();
+        }
+        assert!(Instant::now() < end, "{found}");
+    };
+    let steps = trace["steps"].as_array().unwrap();
+    let entered = steps.iter().find(|step| step["ppf"] == "l3_forward.route").unwrap();
+    assert_eq!(entered["usual_ns"], of(&show(&switch), "l3_forward.route")["p50_ns"], "{entered}");
+    assert!(switch.ask(&["trace", "show"]).ok().contains(" bytes, usually <"));
+
     // On the command line it is one command.
     let wrong = switch.ask(&["timing", "--ppf", "l3_forward.rout"]).failed(1);
     assert!(wrong.contains("there is no PPF l3_forward.rout\n  PPFs: "), "{wrong}");

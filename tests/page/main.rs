@@ -305,7 +305,8 @@ fn a_traced_packet_is_shown_on_the_graph() {
 
     // What the packet costs, in each PPF that it came to.
     browser.open(&format!("{url}#costs"), DESK, false);
-    browser.wait("document.getElementById('timing')?.hidden === false");
+    browser.wait("document.getElementById('connection')?.textContent === 'Live'");
+    browser.wait("document.getElementById('timing').hidden === false");
     browser.value("document.getElementById('accesses-measure').click()");
     browser.wait("document.querySelectorAll('#accesses tbody tr').length > 0");
     let own = "[...document.querySelectorAll('#accesses tbody tr')].map((own) => own.cells[0].textContent)";

@@ -71,7 +71,7 @@ mod tests {
 
     fn enter(packet: u32, engine: &str) -> Step {
         let (ppf, channel) = ("m.p".to_owned(), Some("rx".to_owned()));
-        step(packet, What::Enter { ppf, channel, engine: Some(engine.into()), bytes: 60 })
+        step(packet, What::Enter { ppf, channel, engine: Some(engine.into()), bytes: 60, usual_ns: None })
     }
 
     fn left(packet: u32, to: &str) -> Step {

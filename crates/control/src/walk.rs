@@ -44,6 +44,9 @@ pub enum What {
         engine: Option<String>,
         /// The packet's length, from its head on.
         bytes: u32,
+        /// Half of the packets were there for less than so many nanoseconds, when it was measured last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usual_ns: Option<u64>,
     },
     /// A field of a header or of metadata, or other bytes, are read or written.
     Field {
@@ -202,7 +205,7 @@ impl Namer<'_> {
     fn enter(&self, ppf: PpfId, channel: Option<&String>, bytes: u32) -> What {
         let ppf = self.program.ppfs[ppf.0 as usize].name.clone();
         let engine = (self.engine)(&ppf);
-        What::Enter { ppf, channel: channel.cloned(), engine, bytes }
+        What::Enter { ppf, channel: channel.cloned(), engine, bytes, usual_ns: None }
     }
 
     /// A step with its packet; what only says where packets go is none.
@@ -317,9 +320,10 @@ pub fn lines(steps: &[Step]) -> String {
     for Step { packet, what } in steps {
         let of = if *packet == 0 { String::new() } else { format!("packet {packet}: ") };
         let _ = match what {
-            What::Enter { ppf, channel: Some(channel), engine, bytes } => {
+            What::Enter { ppf, channel: Some(channel), engine, bytes, usual_ns } => {
                 let engine = engine.as_ref().map(|engine| format!(" ({engine})")).unwrap_or_default();
-                writeln!(out, "  {of}{channel} -> {ppf}{engine}, {bytes} bytes")
+                let usual = usual_ns.map(|time| format!(", usually <{time} ns")).unwrap_or_default();
+                writeln!(out, "  {of}{channel} -> {ppf}{engine}, {bytes} bytes{usual}")
             }
             What::Enter { ppf, channel: None, .. } => writeln!(out, "  {of}{ppf} goes on"),
             What::Field { name, value, written: false } => writeln!(out, "    {of}{name} is {value}"),

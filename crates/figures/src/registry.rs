@@ -126,6 +126,21 @@ pub const FIGURES: &[Figure] = &[
             kernel.for_each(|kernel| add(&[], u64::from(kernel.state == "running")));
         },
     ),
+    counter("compiled_parts_total", &[], "Parts of programs that were compiled", |seen, add| {
+        add(&[], seen.status.code.compiled);
+    }),
+    counter("taken_parts_total", &[], "Parts of programs that were taken from disk, compiled before", |seen, add| {
+        add(&[], seen.status.code.taken);
+    }),
+    counter("compile_ms_total", &[], "Time that compiling and taking parts of programs took", |seen, add| {
+        add(&[], seen.status.code.compile_ms);
+    }),
+    counter("verified_programs_total", &[], "Programs that the kernel has verified, taken or not", |seen, add| {
+        add(&[], seen.status.code.verified);
+    }),
+    counter("verify_ms_total", &[], "Time that the kernel's verifier took", |seen, add| {
+        add(&[], seen.status.code.verify_ms);
+    }),
     counter("worker_cpu_ns_total", &["worker"], "CPU time of a worker's thread", |seen, add| {
         workers(seen, add, |worker| worker.cpu_ns);
     }),

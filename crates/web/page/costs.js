@@ -64,7 +64,7 @@ export class CostsView {
     const rows = ppfs.map((own) => [own.ppf, own.engine ?? "",
       ...kinds.flatMap((kind) => [own.base[kind], own.optimised[kind]].map((cost) => [cost.toFixed(1), "number"]))]);
     showTable(this.accesses, ["PPF", "Engine", "Accesses", "optimised", "Bytes", "optimised", "Descriptor", "optimised",
-      "Instructions", "optimised"], rows);
-    this.accesses.prepend(element("p", {}, `Of ${whole(packets)} packets`));
+      "Instructions", "optimised"], rows, "No packet was traced to measure with.");
+    if (packets > 0) this.accesses.prepend(element("p", {}, `Of ${whole(packets)} packets`));
   }
 }

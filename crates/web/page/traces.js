@@ -1,7 +1,7 @@
 // Traces: packets that are copied as they come in, and the way of each through the program.
 
 import { ask } from "./api.js";
-import { element, showTable, text, whole } from "./format.js";
+import { element, nanoseconds, showTable, text, whole } from "./format.js";
 
 const AGAIN = 500, SHOWN = 200;
 
@@ -95,7 +95,8 @@ export class TracesView {
     let list = null;
     for (const own of trace.steps) {
       if (own.step === "enter") {
-        const where = [own.channel ? `by ${own.channel}` : "goes on", own.engine, `${whole(own.bytes)} bytes`];
+        const where = [own.channel ? `by ${own.channel}` : "goes on", own.engine, `${whole(own.bytes)} bytes`,
+          own.usual_ns ? `usually <${nanoseconds(own.usual_ns)}` : ""];
         const about = element("span", { class: "hint" }, where.filter((it) => it).join(", "));
         list = element("ul");
         parts.push(element("h4", {}, of(own) + own.ppf, " ", about), list);

@@ -6,8 +6,8 @@
 //! rows     for each PPF, behind one for the time between packets: intervals by their length, and their sum
 //! ```
 //!
-//! Lengths are in nanoseconds, four buckets to a power of two, as in histograms of the HDR kind: up to 8 ns each has its
-//! own, and none is wider than a quarter of where it begins.
+//! Lengths are in nanoseconds, four buckets to a power of two, as in histograms of the HDR kind: up to 8 ns each has
+//! its own, and none is wider than a quarter of where it begins.
 
 use super::program::{PpfId, Program};
 

@@ -108,8 +108,8 @@ fn stages(program: &Program) -> Vec<Staged> {
     stages
 }
 
-/// Runs the trace, port numbers and frames, through each stage, on a machine with tables that are set up; where there is
-/// none, that error is the result.
+/// Runs the trace, port numbers and frames, through each stage, on a machine with tables that are set up; where there
+/// is none, that error is the result.
 pub fn explain<E>(
     program: &Program,
     trace: &[(u8, Vec<u8>)],

@@ -1,9 +1,10 @@
 //! A program that measures how long packets are in each PPF.
 //!
-//! A PPF notes the time when a packet enters it ([`Op::Time`]): what has passed since the last note was spent in the PPF
-//! that was noted then. Where a PPF goes on behind a put, which has taken the packet through others, it notes that it is
-//! its turn again; such a packet has several intervals there. Engines note the end of a packet. So the times of all PPFs
-//! add up to that of the program. A packet that the kernel hands over to workers, which begin the PPF again, is there twice.
+//! A PPF notes the time when a packet enters it ([`Op::Time`]): what has passed since the last note was spent in the
+//! PPF that was noted then. Where a PPF goes on behind a put, which has taken the packet through others, it notes that
+//! it is its turn again; such a packet has several intervals there. Engines note the end of a packet. So the times of
+//! all PPFs add up to that of the program. A packet that the kernel hands over to workers, which begin the PPF again,
+//! is there twice.
 //!
 //! Notes are effects as counters are: no pass moves or joins them, and what stands between them stays between them,
 //! but for arithmetic and look-ups that need not be where they are written.

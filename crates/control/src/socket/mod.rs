@@ -46,8 +46,8 @@ pub use directory::{SocketDirectory, SocketNameError};
 pub use graph::{Edge, Graph, Node, NodeKind};
 pub use overview::{About, Overview, Seen};
 pub use protocol::{
-    Code, ControllerState, Counters, Entry, Found, IpfixState, KernelState, MAX_FOUND, PortState, Refusal, Reloaded,
-    Reply, Request, SentState, SflowState, Status, TableInfo, TimerState, USUALLY_FOUND, WorkerState,
+    Code, CodeState, ControllerState, Counters, Entry, Found, IpfixState, KernelState, MAX_FOUND, PortState, Refusal,
+    Reloaded, Reply, Request, SentState, SflowState, Status, TableInfo, TimerState, USUALLY_FOUND, WorkerState,
 };
 pub use running::{Reload, Time};
 pub use server::{MAX_REQUEST, Server};

@@ -10,7 +10,9 @@ use dataplane::xdp::{Copies, Front};
 use dataplane::{Capture, Observer, TimeSnapshot};
 use serde_json::json;
 
-use super::protocol::{ControllerState, Counters, IpfixState, KernelState, SflowState, Status, TableInfo, TimerState};
+use super::protocol::{
+    CodeState, ControllerState, Counters, IpfixState, KernelState, SflowState, Status, TableInfo, TimerState,
+};
 use super::shown::Shown;
 use super::timing::PpfTiming;
 use crate::application::metrics::Family;
@@ -147,6 +149,7 @@ impl Overview {
         let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
         let kernel = self.observer.progress().map(KernelState::from);
         let (sflow, ipfix) = (self.sflow.state().map(SflowState::from), self.ipfix.state().map(IpfixState::from));
-        Status { uptime_ms, kernel, sflow, ipfix, timers, controllers, holders, ..self.about.clone() }
+        let code = CodeState::now();
+        Status { uptime_ms, kernel, code, sflow, ipfix, timers, controllers, holders, ..self.about.clone() }
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use collectors::sockets::Sent;
 use collectors::{ipfix, sflow};
@@ -103,8 +104,8 @@ pub enum Request {
     Costs,
     /// Traces no more packets: an empty object.
     TraceStop,
-    /// Measures from now on how long packets are in PPFs, and forgets what was measured before: an empty object, when it
-    /// is measured.
+    /// Measures from now on how long packets are in PPFs, and forgets what was measured before: an empty object, when
+    /// it is measured.
     TimingStart {
         /// For how long, up to [`MAX_TIMING`](super::MAX_TIMING).
         seconds: u32,
@@ -265,6 +266,9 @@ pub struct Status {
     /// What is sent to collectors of IPFIX, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipfix: Option<IpfixState>,
+    /// What was compiled, and verified by the kernel, since the process began.
+    #[serde(default)]
+    pub code: CodeState,
     /// Number of workers.
     pub workers: usize,
     /// `busy` or `interrupt`.
@@ -298,6 +302,36 @@ pub struct KernelState {
     /// Why it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// What was compiled, and verified by the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CodeState {
+    /// Parts of programs that were compiled: one is a program's machine code, or its code for the kernel.
+    pub compiled: u64,
+    /// Parts that were taken from disk, as they were compiled before.
+    pub taken: u64,
+    /// Milliseconds that both took.
+    pub compile_ms: u64,
+    /// Programs that the kernel has verified, those among them that it did not take.
+    pub verified: u64,
+    /// Milliseconds that it took.
+    pub verify_ms: u64,
+}
+
+impl CodeState {
+    /// Of this process.
+    pub(super) fn now() -> CodeState {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (activity, verification) = (codegen::cache::activity(), dataplane::xdp::verification());
+        CodeState {
+            compiled: activity.compiled,
+            taken: activity.taken,
+            compile_ms: milliseconds(activity.time),
+            verified: verification.programs,
+            verify_ms: milliseconds(verification.time),
+        }
+    }
 }
 
 /// What was sent to collectors.

@@ -16,9 +16,10 @@ use super::reply::{done, refuse};
 use super::running::{Reload, Running, Time};
 use super::shown::Shown;
 use super::timing::Timer;
-use super::tracer::{MAX_TRACES, Tracer, Wanted};
+use super::tracer::{MAX_TRACES, Tracer, Traces, Wanted};
 use crate::application::QueryError;
 use crate::entries::text;
+use crate::walk::What;
 
 /// A running instance, as the socket serves it.
 pub struct Service {
@@ -144,13 +145,9 @@ impl Service {
                 tracing::info!(packets, pid, uid, address, "packets are traced");
                 json!({})
             }
-            Request::TraceShow => json(&self.tracer.traces()),
+            Request::TraceShow => json(&self.traces()),
             Request::Costs => {
                 let packets = self.tracer.packets();
-                if packets.is_empty() {
-                    let message = "no packets were traced to measure with".into();
-                    return Err(Refusal { code: Code::NotFound, message });
-                }
                 self.dump(|shown| Ok(json(&shown.costs(&packets))))?
             }
             Request::TraceStop => {
@@ -211,6 +208,18 @@ impl Service {
     /// The instance, as it is looked at.
     pub fn overview(&self) -> &Overview {
         &self.overview
+    }
+
+    /// What was traced, with how long packets usually are in PPFs, where that was measured.
+    fn traces(&self) -> Traces {
+        let (mut traces, timing) = (self.tracer.traces(), self.timer.timing());
+        let usual = |ppf: &str| Some(timing.ppfs.iter().find(|own| own.ppf == ppf)?.p50_ns);
+        for step in traces.traces.iter_mut().flat_map(|trace| &mut trace.steps) {
+            if let What::Enter { ppf, usual_ns, .. } = &mut step.what {
+                *usual_ns = usual(ppf);
+            }
+        }
+        traces
     }
 
     /// Goes through a table, which holds a copy of it: so there is one at a time.

@@ -77,8 +77,8 @@ impl Shown {
         (steps, reason)
     }
 
-    /// What the program's accesses to packets cost, of these packets with the ports where they came in, and the tables as
-    /// they are now.
+    /// What the program's accesses to packets cost, of these packets with the ports where they came in, and the tables
+    /// as they are now.
     pub(super) fn costs(&self, packets: &[(u8, Vec<u8>)]) -> PacketCosts {
         let source: Arc<TableAccess> = Arc::new(self.counted.clone());
         let Ok(found) = explain(&self.program, packets, |stage| {

@@ -1,5 +1,6 @@
-//! How long packets are in PPFs, measured for a while: a program that notes the time (`baker::opt::timing`) takes over as
-//! at a reload, and the other one again when the time is over. So nothing is measured, and nothing costs, otherwise.
+//! How long packets are in PPFs, measured for a while: a program that notes the time (`baker::opt::timing`) takes over
+//! as at a reload, and the other one again when the time is over. So nothing is measured, and nothing costs,
+//! otherwise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,11 +130,12 @@ impl Timer {
             let message = format!("{seconds} seconds: it can be measured for 1 to {MAX_TIMING}");
             return Err(Refusal { code: Code::BadRequest, message });
         }
-        let busy = |message| Refusal { code: Code::Busy, message };
+        let refused = |message| Refusal { code: Code::BadConfiguration, message };
         let request = {
             let mut state = lock(&self.state);
             if state.now.is_some() {
-                return Err(busy("it is measured already; try again when that is over".into()));
+                let message = "it is measured already; try again when that is over".into();
+                return Err(Refusal { code: Code::Busy, message });
             }
             // Nobody else begins meanwhile.
             let now = Instant::now();
@@ -141,7 +143,7 @@ impl Timer {
             *state = State { request, now: Some((now, now + PAUSE)), ..State::default() };
             request
         };
-        let begun = self.running.time(true).map_err(busy).and_then(|()| {
+        let begun = self.running.time(true).map_err(refused).and_then(|()| {
             let since = Instant::now();
             lock(&self.state).now = Some((since, since + Duration::from_secs(seconds.into())));
             let (overview, running) = (self.overview.clone(), self.running.clone());
@@ -150,7 +152,7 @@ impl Timer {
             let started = thread::Builder::new().name("timing".into()).spawn(run);
             started.map(drop).map_err(|error| {
                 let back = self.running.time(false).err().map(|error| format!("; {error}"));
-                busy(format!("no thread: {error}{}", back.unwrap_or_default()))
+                refused(format!("no thread: {error}{}", back.unwrap_or_default()))
             })
         });
         begun.inspect_err(|_| lock(&self.state).now = None)

@@ -50,4 +50,5 @@ pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;
+pub use sys::verification::{Verification, verification};
 pub use tap_ring::{Taken, TapRing};

@@ -181,8 +181,8 @@ impl Live {
         Ok((reloaded, shown))
     }
 
-    /// Has the program measure how long packets are in PPFs, or not any more. Where it can't all stays as it is, and the
-    /// error says why.
+    /// Has the program measure how long packets are in PPFs, or not any more. Where it can't all stays as it is, and
+    /// the error says why.
     pub fn time(&self, reread: &Reread, timed: bool) -> Result<Arc<Shown>, String> {
         if reread.workers == EngineKind::Interp {
             return Err("the interpreter measures no times; --engine worker, xdp and tc do".into());

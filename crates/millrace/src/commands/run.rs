@@ -348,6 +348,7 @@ fn about(
         config: None,
         engine: engine.into(),
         kernel: None,
+        code: Default::default(),
         sflow: None,
         ipfix: None,
         workers: options.workers,

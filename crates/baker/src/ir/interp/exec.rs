@@ -179,8 +179,8 @@ impl Machine {
         }
     }
 
-    /// Makes a key the arguments, with numbers behind it. Where the tables are elsewhere, the key's entry is taken out of
-    /// them.
+    /// Makes a key the arguments, with numbers behind it. Where the tables are elsewhere, the key's entry is taken out
+    /// of them.
     fn argue(&mut self, frame: &[u128], table: TableId, key: &[Value], behind: &[Value]) {
         self.arguments.clear();
         self.arguments.extend(key.iter().chain(behind).map(|value| frame[value.0 as usize]));

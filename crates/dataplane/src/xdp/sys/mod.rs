@@ -6,6 +6,7 @@ mod instruction;
 mod link;
 mod map;
 mod program;
+pub mod verification;
 
 pub use call::{number, object_id};
 pub use file_system::{enter_mounts, is_bpf_fs, mount_bpf_fs, pin, pinned, unmount};

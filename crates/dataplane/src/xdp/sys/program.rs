@@ -4,10 +4,12 @@ use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use codegen::kernel::Hook;
 
 use super::call::{bpf, name, owned};
+use super::verification;
 
 /// Commands (`enum bpf_cmd`).
 const PROG_LOAD: libc::c_long = 5;
@@ -110,15 +112,17 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
         prog_name: name(named),
         ..ProgLoad::default()
     };
-    let mut more = 1..ATTEMPTS;
-    loop {
+    let (mut more, start) = (1..ATTEMPTS, Instant::now());
+    let result = loop {
         // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
         match unsafe { bpf(PROG_LOAD, &mut attributes) } {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && more.next().is_some() => {}
-            // SAFETY: the result is a new descriptor.
-            result => return result.map(|fd| unsafe { owned(fd) }),
+            result => break result,
         }
-    }
+    };
+    verification::note(start.elapsed());
+    // SAFETY: the result is a new descriptor.
+    result.map(|fd| unsafe { owned(fd) })
 }
 
 /// Runs a program once with this packet, of which, for XDP, so many bytes are the first fragment. Gives what it
