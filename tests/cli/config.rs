@@ -1,5 +1,6 @@
 //! Configuration mistakes: each is told with file, line and key, and what is accepted.
 
+use crate::instance::Runtime;
 use crate::process::{Scratch, millrace};
 use crate::{FIRST, PATCH};
 
@@ -118,4 +119,17 @@ fn ports_and_devices() {
     assert!(text.contains("CPU 8000: cannot run a worker there"), "{text}");
     let text = run(&["-c", &one, "--port", "left=mem:", "--port", "right=mem:"]).ok();
     assert!(text.contains("running on 2 ports"), "{text}");
+}
+
+#[test]
+fn flows_that_nobody_tells_of_are_warned_of() {
+    let runtime = Runtime::new();
+    let config = runtime.write("flows.toml", "[ipfix]\ncollectors = [\"127.0.0.1\"]\n");
+    let instance = runtime.start(&[PATCH, "-c", &config, "--port", "a=mem:"]);
+    let warning = format!("{config}:1: ipfix: no controller of the program tells of flows, so none are sent");
+    assert!(instance.stderr().contains(&warning), "{}", instance.stderr());
+    let said = runtime.millrace(&["reload"]).ok();
+    assert!(said.contains(&warning), "{said}");
+    runtime.millrace(&["stop"]).ok();
+    assert_eq!(instance.end().status, Some(0));
 }

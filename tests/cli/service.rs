@@ -131,4 +131,6 @@ fn the_unit_lets_the_service_keep_its_state_and_write_the_documented_log() {
     assert_eq!(said("ReadWritePaths"), "-/sys/fs/bpf");
     // Else the mounts that the service sees are not the host's.
     assert!(!unit.contains("PrivateBPF") && !unit.contains("ProtectKernelTunables"));
+    // Else TAP interfaces can't be opened.
+    assert!(!unit.contains("PrivateDevices") && !unit.contains("ProtectClock") && !unit.contains("DevicePolicy"));
 }

@@ -1,15 +1,18 @@
 //! `bench eyes`: what it costs to look. The L3 switch forwards at full rate in the kernel while a monitoring system
 //! scrapes it each second, the web page is open, and packets are traced; or while one packet in 1000 is sampled for a
-//! collector of sFlow; against the same without anybody who looks.
+//! collector of sFlow; or while it is measured how long packets are in PPFs; against the same without anybody who
+//! looks.
 //! Then a splicer with many connections is looked at ([`sessions`]).
 
 mod sessions;
 mod watchers;
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use control::socket::{Client, Reloaded, Request, Status};
+use control::socket::{Client, MAX_TIMING, Reloaded, Request, Status, Timing};
 use lab::{LinkConfig, Running, mac_text};
+use serde_json::Value as Json;
 
 use crate::frames::{ethernet, frame, ipv4, udp};
 use crate::results::Results;
@@ -21,6 +24,7 @@ use watchers::Watchers;
 
 const CASE: &str = "all eyes open";
 const SAMPLED: &str = "one packet in 1000 sampled";
+const TIMED: &str = "times measured";
 /// Where nobody listens: what is measured is the instance.
 const SFLOW: &str = "[sflow]\ncollectors = [\"127.0.0.1\"]\n";
 const SYSTEM: &str = "millrace";
@@ -29,6 +33,9 @@ const TRACED: u32 = 1000;
 /// Where the instance is looked at, in its namespace.
 const METRICS: u16 = 9481;
 const WEB: u16 = 9480;
+
+/// Until times are measured no more.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The switch's addresses, and those of the hosts.
 const ROUTERS: [u64; 2] = [0x02_00_00_00_01_01, 0x02_00_00_00_02_01];
@@ -49,8 +56,8 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let (mut instance, socket) = start(&line, &scratch)?;
     let payload = udp(1, 2, &[0; 18]);
     let frames = [frame(ethernet(ROUTERS[0], HOSTS[0], 0x0800), &ipv4(ADDRESSES[0], ADDRESSES[1], 17, &payload))];
-    let (mut losses, mut lost, mut traced, mut rates) = (Vec::new(), Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
-    let mut sampled = Sampled::default();
+    let (mut unseen, mut traced, mut samples, mut times) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let [mut with_eyes, mut with_samples, mut with_times] = [(); 3].map(|()| Windows::default());
     for _ in 0..rounds {
         let alone = line.forward(&frames, window)?;
         let watchers = Watchers::start(&line.system, METRICS, WEB)?;
@@ -59,22 +66,26 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         let watched = line.forward(&frames, window)?;
         traced.push(watchers::traced(&mut client)?);
         watchers.stop()?;
-        losses.push(100.0 * (1.0 - rate(&watched) / rate(&alone)));
-        lost.push((watched.sent - watched.arrived) as f64);
-        rates[0].push(rate(&alone));
-        rates[1].push(rate(&watched));
-        sampled.measure(&mut client, &scratch, (rate(&alone), || line.forward(&frames, window)))?;
+        let alone = rate(&alone);
+        unseen.push(alone);
+        with_eyes.note(&watched, alone);
+        let (counted, of_1000) = sampled(&mut client, &scratch, || line.forward(&frames, window))?;
+        with_samples.note(&counted, alone);
+        samples.push(of_1000);
+        let (counted, time) = timed(&mut client, || line.forward(&frames, window))?;
+        with_times.note(&counted, alone);
+        times.push(time);
         if let Some(status) = instance.ended().map_err(text)? {
             return Err(format!("the switch has ended: {status}"));
         }
     }
-    let [alone, watched] = rates;
-    results.add(CASE, "nobody looks", "mpps", "million packets/s", alone);
-    results.add(CASE, SYSTEM, "mpps", "million packets/s", watched);
-    results.add(CASE, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", losses);
-    results.add(CASE, SYSTEM, "packets_lost", "of those sent in a window", lost);
+    results.add(CASE, "nobody looks", "mpps", "million packets/s", unseen);
+    with_eyes.add(&mut results, CASE);
     results.add(CASE, SYSTEM, "packets_traced", "in a window", traced);
-    sampled.add(&mut results);
+    with_samples.add(&mut results, SAMPLED);
+    results.add(SAMPLED, SYSTEM, "samples_per_1000", "samples of 1000 packets", samples);
+    with_times.add(&mut results, TIMED);
+    results.add(TIMED, SYSTEM, "ns_per_packet", "ns in PPFs, of a packet", times);
     drop((instance, line));
     sessions::measure(effort, &mut results)?;
     Ok(results)
@@ -85,42 +96,63 @@ fn rate(counted: &Counted) -> f64 {
     counted.arrived as f64 / counted.seconds / 1e6
 }
 
-/// Windows in which packets are sampled.
+/// Windows of one kind, each against one in which nobody looks.
 #[derive(Default)]
-struct Sampled {
+struct Windows {
     rates: Vec<f64>,
     losses: Vec<f64>,
     lost: Vec<f64>,
-    /// Samples, by thousand packets.
-    samples: Vec<f64>,
 }
 
-impl Sampled {
-    /// A window, against the rate of another one.
-    fn measure(
-        &mut self,
-        client: &mut Client,
-        scratch: &Scratch,
-        (alone, forward): (f64, impl FnOnce() -> Result<Counted, String>),
-    ) -> Result<(), String> {
-        put_in_force(client, scratch, SFLOW)?;
-        let counted = forward()?;
-        let status: Status = client.ask(&Request::Status).map_err(text)?;
-        let samples = status.sflow.map_or(0, |own| own.samples);
-        put_in_force(client, scratch, "")?;
-        self.rates.push(rate(&counted));
-        self.losses.push(100.0 * (1.0 - rate(&counted) / alone));
+impl Windows {
+    /// Notes one, with the rate of the other.
+    fn note(&mut self, counted: &Counted, alone: f64) {
+        self.rates.push(rate(counted));
+        self.losses.push(100.0 * (1.0 - rate(counted) / alone));
         self.lost.push((counted.sent - counted.arrived) as f64);
-        self.samples.push(samples as f64 * 1e3 / counted.sent as f64);
-        Ok(())
     }
 
-    fn add(self, results: &mut Results) {
-        results.add(SAMPLED, SYSTEM, "mpps", "million packets/s", self.rates);
-        results.add(SAMPLED, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", self.losses);
-        results.add(SAMPLED, SYSTEM, "packets_lost", "of those sent in a window", self.lost);
-        results.add(SAMPLED, SYSTEM, "samples_per_1000", "samples of 1000 packets", self.samples);
+    fn add(self, results: &mut Results, case: &str) {
+        results.add(case, SYSTEM, "mpps", "million packets/s", self.rates);
+        results.add(case, SYSTEM, "rate_loss_percent", "percent less than where nobody looks", self.losses);
+        results.add(case, SYSTEM, "packets_lost", "of those sent in a window", self.lost);
     }
+}
+
+/// A window in which packets are sampled, and samples of 1000 packets.
+fn sampled(
+    client: &mut Client,
+    scratch: &Scratch,
+    forward: impl FnOnce() -> Result<Counted, String>,
+) -> Result<(Counted, f64), String> {
+    put_in_force(client, scratch, SFLOW)?;
+    let counted = forward()?;
+    let status: Status = client.ask(&Request::Status).map_err(text)?;
+    let samples = status.sflow.map_or(0, |own| own.samples) as f64 * 1e3 / counted.sent as f64;
+    put_in_force(client, scratch, "")?;
+    Ok((counted, samples))
+}
+
+/// A window in which it is measured how long packets are in PPFs, and how long they are in all of them, on average.
+fn timed(client: &mut Client, forward: impl FnOnce() -> Result<Counted, String>) -> Result<(Counted, f64), String> {
+    let mut ask = |request: &Request| client.ask::<Json>(request).map_err(text);
+    ask(&Request::TimingStart { seconds: MAX_TIMING })?;
+    let counted = forward()?;
+    let timing: Timing = serde_json::from_value(ask(&Request::TimingShow)?).map_err(text)?;
+    ask(&Request::TimingStop)?;
+    let end = Instant::now() + PATIENCE;
+    while ask(&Request::TimingShow)?["left_ms"] != 0 {
+        if Instant::now() > end {
+            return Err("times are still measured".into());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let all: u64 = timing.ppfs.iter().map(|own| own.total_ns).sum();
+    let seen = timing.ppfs.iter().map(|own| own.count).max().unwrap_or_default();
+    if seen < counted.arrived {
+        return Err(format!("times of {seen} packets, where {} arrived", counted.arrived));
+    }
+    Ok((counted, all as f64 / seen as f64))
 }
 
 /// Has the switch read its configuration again, with more in it.

@@ -17,7 +17,7 @@ pub mod line;
 pub mod load;
 pub mod network;
 pub mod rows;
-mod server;
+pub mod server;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;

@@ -75,7 +75,7 @@ impl Middle {
 /// All of it.
 pub struct Network {
     // Dropped first: it has the sockets.
-    _server: Server,
+    pub server: Server,
     pub client: Namespace,
     pub middle: Namespace,
     _servers: Namespace,
@@ -146,7 +146,7 @@ impl Network {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
         }
         let server = Server::start(&servers, &REAL, HOSTS_CPU)?;
-        let network = Network { _server: server, client, middle: between, _servers: servers, _ends: ends, links };
+        let network = Network { server, client, middle: between, _servers: servers, _ends: ends, links };
         network.steer(&network.client, "eth0", HOSTS_CPU)?;
         network.steer(&network._servers, "eth0", HOSTS_CPU)?;
         if middle.takes_socket_buffers() {

@@ -7,9 +7,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use lab::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{setsockopt, sockopt::TcpRepair};
 
 use crate::{numbers::SplitMix64, text};
 
@@ -17,10 +19,13 @@ use crate::{numbers::SplitMix64, text};
 const LONGEST_HEAD: usize = 8192;
 /// How often it is looked whether it is to end.
 const PAUSE: u8 = 50;
+/// Until it has forgotten connections.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running server; it ends when dropped.
 pub struct Server {
     stop: Arc<AtomicBool>,
+    leave: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), String>>>,
 }
 
@@ -29,14 +34,27 @@ impl Server {
     pub fn start(namespace: &Namespace, addresses: &[SocketAddrV4], cpu: usize) -> Result<Self, String> {
         let bind = || addresses.iter().map(TcpListener::bind).collect::<Result<Vec<_>, _>>();
         let listeners = namespace.enter(bind).map_err(text)?.map_err(text)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let (stop, leave) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+        let (stopped, left) = (stop.clone(), leave.clone());
         let serve = move || {
             super::pin(0, cpu)?;
-            Serving::new(listeners)?.run(&stopped)
+            Serving::new(listeners)?.run(&stopped, &left)
         };
         let thread = std::thread::Builder::new().name("server".into()).spawn(serve).map_err(text)?;
-        Ok(Server { stop, thread: Some(thread) })
+        Ok(Server { stop, leave, thread: Some(thread) })
+    }
+
+    /// Forgets the connections that there are, and the other sides hear nothing of it: see [`forget`].
+    pub fn leave(&self) -> Result<(), String> {
+        self.leave.store(true, Ordering::Relaxed);
+        let end = Instant::now() + PATIENCE;
+        while self.leave.load(Ordering::Relaxed) {
+            if Instant::now() > end {
+                return Err("the web server does not forget its connections".into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 }
 
@@ -47,6 +65,12 @@ impl Drop for Server {
             eprintln!("the web server ended: {error}");
         }
     }
+}
+
+/// Closes a connection that is idle without a packet (TCP_REPAIR, tcp(7)): the other side takes it to be there. So
+/// there can be more of them than a process may have files.
+pub fn forget(stream: TcpStream) -> Result<(), String> {
+    setsockopt(&stream, TcpRepair, &1).map_err(text)
 }
 
 /// The bytes of a response's body: those of a length are always the same.
@@ -85,10 +109,14 @@ impl Serving {
         Ok(Serving { listeners, epoll, connections: HashMap::new(), responses: HashMap::new() })
     }
 
-    fn run(&mut self, stop: &AtomicBool) -> Result<(), String> {
+    fn run(&mut self, stop: &AtomicBool, leave: &AtomicBool) -> Result<(), String> {
         let mut events = [EpollEvent::empty(); 256];
         let mut buffer = vec![0; 65536];
         while !stop.load(Ordering::Relaxed) {
+            if leave.load(Ordering::Relaxed) {
+                self.connections.drain().try_for_each(|(_, connection)| forget(connection.stream))?;
+                leave.store(false, Ordering::Relaxed);
+            }
             let count = match self.epoll.wait(&mut events, EpollTimeout::from(PAUSE)) {
                 Err(nix::errno::Errno::EINTR) => 0,
                 count => count.map_err(text)?,

@@ -96,6 +96,8 @@ pub trait Application: Sync {
     const SETTINGS: SettingsUse = SettingsUse::None;
     /// What the controller answers by [`Queries::answer`].
     const QUERIES: &'static [Offer] = &[];
+    /// Whether the controller puts flows that are over into [`Given::flows`].
+    const TELLS_FLOWS: bool = false;
 
     /// A new controller. It does nothing before it runs: one is also made to ask for its functions
     /// ([`Controller::externs`]).

@@ -21,6 +21,8 @@ pub trait AnyApplication: Sync {
     fn settings(&self) -> SettingsUse;
     /// See [`Application::QUERIES`].
     fn queries(&self) -> &'static [Offer];
+    /// See [`Application::TELLS_FLOWS`].
+    fn tells_flows(&self) -> bool;
     /// A new controller, and the way by which settings come to it.
     fn start(&self, queries: Queries, kept: Kept, flows: Flows) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
     /// See [`Application::serves`].
@@ -45,6 +47,10 @@ impl<A: Application> AnyApplication for A {
 
     fn queries(&self) -> &'static [Offer] {
         A::QUERIES
+    }
+
+    fn tells_flows(&self) -> bool {
+        A::TELLS_FLOWS
     }
 
     fn start(&self, queries: Queries, kept: Kept, flows: Flows) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
@@ -157,6 +163,12 @@ impl Applications {
 
     fn find(self, name: &str) -> Option<&'static dyn AnyApplication> {
         self.0.iter().copied().find(|own| own.name() == name)
+    }
+
+    /// Whether a controller of a program tells of flows that are over.
+    pub(crate) fn tell_flows(self, program: &Program) -> bool {
+        let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
+        self.0.iter().any(|own| own.tells_flows() && (wired(own.name()) || own.serves(program)))
     }
 
     /// Reads `[controllers]`: what the settings of each of the program's controllers make.

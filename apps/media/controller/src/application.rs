@@ -18,6 +18,7 @@ impl Application for MediaApplication {
     type Settings = Settings;
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
+    const TELLS_FLOWS: bool = true;
 
     fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
         Box::new(Media { given, server: None })

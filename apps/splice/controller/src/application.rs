@@ -18,6 +18,7 @@ impl Application for SpliceApplication {
     type Settings = Settings;
     const SETTINGS: SettingsUse = SettingsUse::Required;
     const QUERIES: &'static [Offer] = queries::OFFERS;
+    const TELLS_FLOWS: bool = true;
 
     fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
         Box::new(Splice { given, kept: None })

@@ -85,6 +85,10 @@ impl Config {
             None => Vec::new(),
         };
         let mut warnings = Errors::new(file_name, text);
+        if let Some(value) = root.get("ipfix").filter(|_| !applications.tell_flows(program)) {
+            let problem = "no controller of the program tells of flows, so none are sent";
+            warnings.add(value.span().start, &path.key("ipfix"), problem, "");
+        }
         let controllers = root
             .get("controllers")
             .map_or_else(Vec::new, |value| applications.read(program, &names, text, value, &mut errors, &mut warnings));

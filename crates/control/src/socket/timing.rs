@@ -109,6 +109,8 @@ struct State {
     request: u64,
     /// From when to when it is measured.
     now: Option<(Instant, Instant)>,
+    /// It is to end.
+    is_ended: bool,
     /// What was measured last.
     last: Timing,
     error: Option<String>,
@@ -145,7 +147,11 @@ impl Timer {
         };
         let begun = self.running.time(true).map_err(refused).and_then(|()| {
             let since = Instant::now();
-            lock(&self.state).now = Some((since, since + Duration::from_secs(seconds.into())));
+            let mut state = lock(&self.state);
+            // Somebody may have ended it before it began.
+            let seconds = if state.is_ended { 0 } else { seconds.into() };
+            state.now = Some((since, since + Duration::from_secs(seconds)));
+            drop(state);
             let (overview, running) = (self.overview.clone(), self.running.clone());
             let (stop, state) = (self.stop.clone(), self.state.clone());
             let run = move || run(&overview, &running, &stop, (&state, request));
@@ -161,6 +167,7 @@ impl Timer {
     /// Measures no more.
     pub fn end(&self) {
         let mut state = lock(&self.state);
+        state.is_ended = true;
         if let Some((_, end)) = &mut state.now {
             *end = Instant::now();
         }
