@@ -25,6 +25,7 @@ use crate::web::server::forget;
 
 /// Connections from one address, of whose ports they take part.
 const FROM_ONE: usize = 25_000;
+const FIRST_PORT: u16 = 20_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 const SCRAPES: usize = 21;
 /// Connections that there are at a time before they are forgotten.
@@ -84,7 +85,9 @@ fn start(middle: &Namespace, scratch: &Scratch, config: &str) -> Result<(Running
 fn open(addresses: &[Ipv4Addr], numbers: Range<usize>) -> Result<Vec<TcpStream>, String> {
     let mut streams = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let from = SockaddrIn::from(SocketAddrV4::new(addresses[number / FROM_ONE], 0));
+        // The kernel would give a port once more that it has forgotten, and the splicer has not.
+        let port = FIRST_PORT + (number % FROM_ONE) as u16;
+        let from = SockaddrIn::from(SocketAddrV4::new(addresses[number / FROM_ONE], port));
         let own: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(text)?;
         bind(own.as_raw_fd(), &from).map_err(text)?;
         connect(own.as_raw_fd(), &SockaddrIn::from(VIRTUAL))
