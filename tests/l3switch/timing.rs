@@ -82,7 +82,9 @@ fn times_are_measured_for_a_while(driver: &str) {
         // No interval is shorter than its bucket says, nor longer.
         let total = number(own, "total_ns");
         let longest: u64 = buckets.iter().map(|bucket| number(bucket, "count") * number(bucket, "below_ns")).sum();
-        assert!(total < longest && total + counts * 8 > longest / 2, "{own:#}");
+        // The last one has all that is longer, as where a worker's thread waits for a processor.
+        let is_beyond = buckets.last().is_some_and(|last| number(last, "below_ns") == 1 << 24);
+        assert!((total < longest || is_beyond) && total + counts * 8 > longest / 2, "{own:#}");
         all += total;
     }
     // Of packets that came one after the other, on one processor at a time.
