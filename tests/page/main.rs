@@ -456,12 +456,10 @@ fn it_is_live_where_the_kernel_forwards() {
             stop.store(true, Ordering::Relaxed);
             let sent = sender.join().unwrap();
             // In the end all of them are counted, and nobody else's.
-            let count = |cell: usize| {
-                format!(
-                    "Number(document.querySelector('#ports tbody tr').cells[{cell}].textContent.replace(/\\D/g, ''))"
-                )
-            };
-            browser.wait(&format!("{} === {}", count(6), sent + sent.div_ceil(4)));
+            browser.wait(&format!(
+                "Number(document.querySelector('#ports tbody tr').cells[6].textContent.replace(/\\D/g, '')) === {}",
+                sent + sent.div_ceil(4)
+            ));
             let dropped = format!(
                 "[...document.querySelectorAll('#drops tbody tr')].some((own) => own.cells[0].textContent === \
                  'group_source' && Number(own.cells[2].textContent.replace(/\\D/g, '')) === {})",

@@ -147,6 +147,11 @@ impl Needed {
     }
 }
 
+/// Whether a program is wired to an application's controller, or that serves it otherwise.
+fn is_for(own: &dyn AnyApplication, program: &Program) -> bool {
+    program.controllers.iter().any(|controller| controller.name == own.name()) || own.serves(program)
+}
+
 impl Applications {
     /// None: for programs without controllers.
     pub const NONE: Applications = Applications(&[]);
@@ -167,8 +172,7 @@ impl Applications {
 
     /// Whether a controller of a program tells of flows that are over.
     pub(crate) fn tell_flows(self, program: &Program) -> bool {
-        let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
-        self.0.iter().any(|own| own.tells_flows() && (wired(own.name()) || own.serves(program)))
+        self.0.iter().any(|own| own.tells_flows() && is_for(*own, program))
     }
 
     /// Reads `[controllers]`: what the settings of each of the program's controllers make.
@@ -184,10 +188,8 @@ impl Applications {
         let (root, mut all) = (Path::Root, Vec::new());
         let path = root.key("controllers");
         let Some(table) = document::table(value, &path, errors) else { return all };
-        let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
-        let has_settings = |own: &&&'static dyn AnyApplication| {
-            (wired(own.name()) || own.serves(program)) && own.settings() != SettingsUse::None
-        };
+        let has_settings =
+            |own: &&&'static dyn AnyApplication| is_for(**own, program) && own.settings() != SettingsUse::None;
         for (key, value) in table {
             let name: &str = key.get_ref();
             let path = path.key(name);
@@ -220,7 +222,6 @@ impl Applications {
     /// # Errors
     /// What is in none of the applications.
     pub fn of_program(self, program: &Program) -> Result<Needed, ControllersError> {
-        let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
         for controller in &program.controllers {
             if self.find(&controller.name).is_none() {
                 let (name, hint) = (controller.name.clone(), did_you_mean(&controller.name, self.names()));
@@ -237,7 +238,7 @@ impl Applications {
             // One that is only asked for its functions' names.
             let functions = own.start(Queries::default(), Kept::default(), Flows::default()).0.externs();
             let calls = functions.iter().any(|(function, _)| missing.contains(function));
-            if !wired(own.name()) && !calls && !own.serves(program) {
+            if !calls && !is_for(*own, program) {
                 continue;
             }
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));

@@ -11,12 +11,6 @@
 
 use super::program::{PpfId, Program};
 
-/// Slots of a row: a power of two.
-const ROW: usize = 128;
-/// Of a row, the slot with the sum of all intervals, in nanoseconds.
-const SUM: usize = ROW - 1;
-/// Buckets of a power of two, as a power of two.
-const FINE: u32 = 2;
 /// Powers of two: all that is longer is in the last bucket.
 const POWERS: u32 = 24;
 
@@ -28,8 +22,14 @@ pub struct PpfTimes {
 }
 
 impl PpfTimes {
+    /// Slots of a row: a power of two.
+    pub const ROW: usize = 128;
+    /// Of a row, the slot with the sum of all its intervals, in nanoseconds.
+    pub const SUM: usize = Self::ROW - 1;
+    /// Buckets of a power of two, as a power of two.
+    pub const FINE: u32 = 2;
     /// Buckets of a histogram.
-    pub const BUCKETS: usize = (((POWERS - 1 - FINE) << FINE) + (2 << FINE)) as usize;
+    pub const BUCKETS: usize = (((POWERS - 1 - Self::FINE) << Self::FINE) + (2 << Self::FINE)) as usize;
     /// The longest interval that is told apart, in nanoseconds; 16.8 ms.
     pub const LONGEST: u64 = (1 << POWERS) - 1;
 
@@ -40,7 +40,7 @@ impl PpfTimes {
 
     /// The first slot behind it.
     pub(super) fn end(&self) -> usize {
-        self.first + 2 + self.rows * ROW
+        self.first + 2 + self.rows * Self::ROW
     }
 
     /// When the last PPF was entered.
@@ -53,7 +53,7 @@ impl PpfTimes {
         self.first + 1
     }
 
-    /// The first slot of row 0; each has as many as [`PpfTimes::row_size`] says.
+    /// The first slot of row 0; each has as many as [`PpfTimes::ROW`] says.
     pub fn rows(&self) -> usize {
         self.first + 2
     }
@@ -63,16 +63,6 @@ impl PpfTimes {
         self.rows
     }
 
-    /// Slots of a row: a power of two.
-    pub fn row_size(&self) -> usize {
-        ROW
-    }
-
-    /// Of a row, the slot with the sum of all its intervals, in nanoseconds.
-    pub fn sum_in_row(&self) -> usize {
-        SUM
-    }
-
     /// The number of a PPF's row.
     pub fn row_of(ppf: PpfId) -> usize {
         ppf.0 as usize + 1
@@ -80,25 +70,25 @@ impl PpfTimes {
 
     /// The slot of a PPF's bucket.
     pub fn bucket(&self, ppf: PpfId, bucket: usize) -> usize {
-        self.rows() + PpfTimes::row_of(ppf) * ROW + bucket
+        self.rows() + PpfTimes::row_of(ppf) * Self::ROW + bucket
     }
 
     /// The slot of the sum of a PPF's intervals.
     pub fn sum(&self, ppf: PpfId) -> usize {
-        self.bucket(ppf, SUM)
+        self.bucket(ppf, Self::SUM)
     }
 
     /// The bucket of an interval, which generated code finds in the same way.
     pub fn bucket_of(nanoseconds: u64) -> usize {
         let length = nanoseconds.min(PpfTimes::LONGEST);
-        let shift = (length | 1 << FINE).ilog2() - FINE;
-        ((u64::from(shift) << FINE) + (length >> shift)) as usize
+        let shift = (length | 1 << Self::FINE).ilog2() - Self::FINE;
+        ((u64::from(shift) << Self::FINE) + (length >> shift)) as usize
     }
 
     /// The least length that a bucket does not hold any more, in nanoseconds.
     pub fn bound(bucket: usize) -> u64 {
         let next = bucket as u64 + 1;
-        let fine = 1 << FINE;
+        let fine = 1 << Self::FINE;
         let shift = (next / fine).saturating_sub(1);
         (next - shift * fine) << shift
     }

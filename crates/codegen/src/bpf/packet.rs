@@ -10,15 +10,13 @@
 
 use baker::ir::{BitRange, Value};
 use inkwell::IntPredicate;
-use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
 use super::body::{Ppf, VerifiedRange};
-use super::main::{as_int, constant};
+use super::main::constant;
 use super::state::Field;
-use crate::CodegenError;
 use crate::lower::{Lowering, Memory, Res};
 
 /// Distances within a packet's first fragment have no bits but these. It is shorter than a page.
@@ -37,12 +35,7 @@ impl<'c> Kernel<'c, '_> {
 
     /// A distance (64 bits) that the verifier knows to lie within a packet; constants stay what they are.
     fn bounded(&self, offset: IntValue<'c>) -> Res<IntValue<'c>> {
-        let is_constant = Intrinsic::find("llvm.is.constant")
-            .and_then(|intrinsic| intrinsic.get_declaration(&self.llvm, &[self.i64.into()]))
-            .ok_or_else(|| CodegenError::Internal("LLVM cannot tell constants".into()))?;
-        let call = self.builder.build_call(is_constant, &[offset.into()], "")?;
-        let is_constant = call.try_as_basic_value().basic();
-        let is_constant = as_int(is_constant.ok_or_else(|| CodegenError::Internal("no truth value".into()))?)?;
+        let is_constant = self.intrinsic("llvm.is.constant", &[self.i64.into()], &[offset.into()])?;
         let inside =
             self.builder.build_int_compare(IntPredicate::ULE, offset, self.i64.const_int(OFFSETS, false), "")?;
         let is_constant = self.builder.build_and(is_constant, inside, "")?;

@@ -19,12 +19,12 @@ impl<'c> Kernel<'c, '_> {
         let interval = builder.build_int_sub(now, load(slot(times.since())?)?, "")?;
         // The verifier is to see that both lie in the block.
         let row = self.masked(load(slot(times.row())?)?, times.row_count() as u64 - 1)?;
-        let bucket = self.masked(self.bucket_of(interval)?, times.row_size() as u64 - 1)?;
-        let bytes = self.long(times.row_size() as u64 * 8);
+        let bucket = self.masked(self.bucket_of(interval)?, PpfTimes::ROW as u64 - 1)?;
+        let bytes = self.long(PpfTimes::ROW as u64 * 8);
         let row = self.at_index(slot(times.rows())?, builder.build_int_mul(row, bytes, "")?)?;
         let bucket = self.at_index(row, builder.build_int_mul(bucket, self.long(8), "")?)?;
         self.add_to(bucket, self.long(1))?;
-        self.add_to(self.at(row, times.sum_in_row() as u64 * 8)?, interval)?;
+        self.add_to(self.at(row, PpfTimes::SUM as u64 * 8)?, interval)?;
         self.store(slot(times.row())?, self.long(ppf.map_or(0, PpfTimes::row_of) as u64), 8, Memory::Counter)?;
         self.store(slot(times.since())?, self.help(Helper::KtimeGetNs, &[])?, 8, Memory::Counter)
     }

@@ -9,15 +9,14 @@ use std::mem::offset_of;
 
 use baker::ir::{Table, Value};
 use inkwell::IntPredicate;
-use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::body::Ppf;
 use crate::abi::{TRIE_LISTED, TRIE_UNIT, TrieNode};
+use crate::internal;
 use crate::kernel::TableLocation;
 use crate::lower::{Lowering, Memory, Res};
-use crate::{CodegenError, internal};
 
 /// Bits of the longest key.
 const WIDTH: u32 = 128;
@@ -121,11 +120,6 @@ impl<'c> Ppf<'_, 'c, '_> {
 impl<'c> Kernel<'c, '_> {
     /// How many bits are 1, of 64.
     fn ones(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
-        let count = Intrinsic::find("llvm.ctpop")
-            .and_then(|intrinsic| intrinsic.get_declaration(&self.llvm, &[self.i64.into()]))
-            .ok_or_else(|| CodegenError::Internal("LLVM cannot count bits".into()))?;
-        let call = self.builder.build_call(count, &[value.into()], "")?;
-        let ones = call.try_as_basic_value().basic();
-        super::main::as_int(ones.ok_or_else(|| CodegenError::Internal("no number of bits".into()))?)
+        self.intrinsic("llvm.ctpop", &[self.i64.into()], &[value.into()])
     }
 }

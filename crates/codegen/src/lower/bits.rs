@@ -6,12 +6,11 @@
 //! of a byte reads the bytes first.
 
 use baker::ir::BitRange;
-use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::memory::Memory;
 use super::{Core, Res};
-use crate::{CodegenError, internal};
+use crate::internal;
 
 impl<'c> Core<'c, '_> {
     /// The field of the header at `head`.
@@ -77,15 +76,7 @@ impl<'c> Core<'c, '_> {
         let even = bytes.next_multiple_of(2);
         let wide = self.resize(value, even * 8)?;
         let ty = wide.get_type();
-        let swap = Intrinsic::find("llvm.bswap")
-            .and_then(|intrinsic| intrinsic.get_declaration(&self.llvm, &[ty.into()]))
-            .ok_or_else(|| CodegenError::Internal("LLVM has no byte swap".into()))?;
-        let call = self.builder.build_call(swap, &[wide.into()], "")?;
-        let swapped = call
-            .try_as_basic_value()
-            .basic()
-            .ok_or_else(|| CodegenError::Internal("a byte swap without a value".into()))?
-            .into_int_value();
+        let swapped = self.intrinsic("llvm.bswap", &[ty.into()], &[wide.into()])?;
         if even == bytes {
             return Ok(swapped);
         }

@@ -12,8 +12,6 @@ use std::mem::offset_of;
 
 use baker::ir::{Table, TableId, Value};
 use inkwell::IntPredicate;
-use inkwell::intrinsics::Intrinsic;
-use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue, VectorValue};
 
 use super::body::{Ppf, Scratch};
@@ -229,14 +227,7 @@ impl<'c> Module<'c, '_> {
     fn sign_bits(&self, bytes: VectorValue<'c>) -> Res<IntValue<'c>> {
         if cfg!(target_arch = "x86_64") {
             // By name, for LLVM prefers mask registers, from which it takes longer.
-            let mask = Intrinsic::find("llvm.x86.sse2.pmovmskb.128")
-                .and_then(|mask| mask.get_declaration(&self.llvm, &[]))
-                .ok_or_else(|| CodegenError::Internal("LLVM cannot gather sign bits".into()))?;
-            let call = self.builder.build_call(mask, &[bytes.into()], "")?;
-            return match call.try_as_basic_value().basic() {
-                Some(BasicValueEnum::IntValue(bits)) => Ok(bits),
-                _ => internal("gathering sign bits gives no number"),
-            };
+            return self.intrinsic("llvm.x86.sse2.pmovmskb.128", &[], &[bytes.into()]);
         }
         let negative = self.builder.build_int_compare(IntPredicate::SLT, bytes, bytes.get_type().const_zero(), "")?;
         let bits = self.builder.build_bit_cast(negative, self.context.i16_type(), "")?.into_int_value();
@@ -252,15 +243,8 @@ impl<'c> Module<'c, '_> {
 
     /// Index (32 bits) of the lowest bit that is set in 32 bits; there is one.
     fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
-        let count = Intrinsic::find("llvm.cttz")
-            .and_then(|cttz| cttz.get_declaration(&self.llvm, &[BasicTypeEnum::IntType(self.i32)]))
-            .ok_or_else(|| CodegenError::Internal("LLVM cannot count trailing zeros".into()))?;
         let zero_is_poison = self.context.bool_type().const_int(1, false);
-        let call = self.builder.build_call(count, &[bits.into(), zero_is_poison.into()], "")?;
-        match call.try_as_basic_value().basic() {
-            Some(BasicValueEnum::IntValue(index)) => Ok(index),
-            _ => internal("counting zeros gives no number"),
-        }
+        self.intrinsic("llvm.cttz", &[self.i32.into()], &[bits.into(), zero_is_poison.into()])
     }
 
     /// What a call of the runtime gave. The call touches table memory and nothing else that generated code sees.

@@ -11,6 +11,7 @@ mod call;
 mod hash;
 mod hold;
 mod inline;
+mod intrinsic;
 mod length;
 mod lock;
 mod memory;

@@ -12,7 +12,6 @@ use std::mem::offset_of;
 
 use baker::ir::{PpfId, PpfTimes};
 use inkwell::IntPredicate;
-use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
 use super::memory::Memory;
@@ -32,29 +31,13 @@ impl<'c> Core<'c, '_> {
         let long = |number: u64| self.i64.const_int(number, false);
         let is_long = builder.build_int_compare(IntPredicate::UGT, interval, long(PpfTimes::LONGEST), "")?;
         let length = builder.build_select(is_long, long(PpfTimes::LONGEST), interval, "")?.into_int_value();
-        let least = builder.build_or(length, long(4), "")?;
-        let zeros = self.intrinsic("llvm.ctlz", &[self.i64], &[least, self.context.bool_type().const_all_ones()])?;
-        let shift = builder.build_int_sub(long(61), zeros, "")?;
-        let power = builder.build_left_shift(shift, long(2), "")?;
+        let (fine, highest) = (PpfTimes::FINE.into(), 63 - u64::from(PpfTimes::FINE));
+        let least = builder.build_or(length, long(1 << PpfTimes::FINE), "")?;
+        let zero_is_poison = self.context.bool_type().const_all_ones();
+        let zeros = self.intrinsic("llvm.ctlz", &[self.i64.into()], &[least.into(), zero_is_poison.into()])?;
+        let shift = builder.build_int_sub(long(highest), zeros, "")?;
+        let power = builder.build_left_shift(shift, long(fine), "")?;
         Ok(builder.build_int_add(power, builder.build_right_shift(length, shift, false, "")?, "")?)
-    }
-
-    /// A function that LLVM knows, whose result is a number.
-    fn intrinsic(
-        &self,
-        name: &str,
-        types: &[inkwell::types::IntType<'c>],
-        arguments: &[IntValue<'c>],
-    ) -> Res<IntValue<'c>> {
-        let types: Vec<_> = types.iter().map(|ty| (*ty).into()).collect();
-        let function = Intrinsic::find(name)
-            .and_then(|intrinsic| intrinsic.get_declaration(&self.llvm, &types))
-            .ok_or_else(|| CodegenError::Internal(format!("LLVM has no {name}")))?;
-        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).into()).collect();
-        match self.builder.build_call(function, &arguments, "")?.try_as_basic_value().basic() {
-            Some(BasicValueEnum::IntValue(value)) => Ok(value),
-            _ => internal(format!("{name} without a value")),
-        }
     }
 }
 
@@ -70,7 +53,7 @@ impl<'c> Module<'c, '_> {
         let tick = self.load_int(self.i64, self.at(ctx, offset_of!(Context, tick) as u64)?, 8, Memory::Context)?;
         let scaled = builder.build_int_mul(ticks, tick, "")?;
         let interval = builder.build_right_shift(scaled, long(TICK_BITS as usize), false, "")?;
-        let first = builder.build_int_mul(load(slot(times.row())?)?, long(times.row_size()), "")?;
+        let first = builder.build_int_mul(load(slot(times.row())?)?, long(PpfTimes::ROW), "")?;
         let cell = |in_row| {
             let index = builder.build_int_add(first, builder.build_int_add(in_row, long(times.rows()), "")?, "")?;
             self.at_index(counters, builder.build_int_mul(index, long(8), "")?)
@@ -80,7 +63,7 @@ impl<'c> Module<'c, '_> {
             self.store(cell, sum, 8, Memory::Counter)
         };
         add(cell(self.bucket_of(interval)?)?, long(1))?;
-        add(cell(long(times.sum_in_row()))?, interval)?;
+        add(cell(long(PpfTimes::SUM))?, interval)?;
         self.store(slot(times.row())?, long(ppf.map_or(0, PpfTimes::row_of)), 8, Memory::Counter)?;
         self.store(slot(times.since())?, self.clock()?, 8, Memory::Counter)
     }

@@ -108,7 +108,7 @@ impl Overview {
             let engine = shown.engine(&time.ppf);
             PpfTiming::new(time, engine)
         };
-        self.observer.snapshot().times.into_iter().filter_map(of).collect()
+        self.observer.times().into_iter().filter_map(of).collect()
     }
 
     /// Looks at everything that is counted, for monitoring: in this time at most, so what controllers have not said by

@@ -132,6 +132,11 @@ impl Observer {
         self.frames.as_ref().map_or(FrameHolders::default(), |pool| pool.held())
     }
 
+    /// How long packets were in PPFs since that is measured; empty where it is not.
+    pub fn times(&self) -> Vec<TimeSnapshot> {
+        self.now().times()
+    }
+
     /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
         let kernel = self.fast_path.as_ref().map(|path| path.part());

@@ -60,14 +60,29 @@ impl Observed {
         snapshot
     }
 
+    /// How long packets were in this program's PPFs; empty where it does not measure that.
+    pub(super) fn times(&self) -> Vec<TimeSnapshot> {
+        let slots = CounterSlots::new(&self.program);
+        let Some(times) = slots.times() else { return Vec::new() };
+        let of = |(id, ppf): (PpfId, &baker::ir::Ppf)| TimeSnapshot {
+            ppf: ppf.name.clone(),
+            buckets: (0..PpfTimes::BUCKETS).map(|bucket| self.sum(times.bucket(id, bucket))).collect(),
+            nanoseconds: self.sum(times.sum(id)),
+        };
+        (0..).map(PpfId).zip(&self.program.ppfs).map(of).collect()
+    }
+
+    /// What a slot has on all workers and in the kernel.
+    fn sum(&self, slot: usize) -> u64 {
+        let kernel = self.kernel.as_ref().map_or(0, |part| part.counter(slot));
+        self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
+    }
+
     /// What this program counted.
     fn own(&self) -> Snapshot {
         let program = &self.program;
         let slots = CounterSlots::new(program);
-        let sum = |slot: usize| {
-            let kernel = self.kernel.as_ref().map_or(0, |part| part.counter(slot));
-            self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
-        };
+        let sum = |slot: usize| self.sum(slot);
         let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
         let into_ppf = |ppf: usize| {
             // What the kernel handed over has entered before.
@@ -88,14 +103,6 @@ impl Observed {
             runs: sum(slots.timer_runs(TimerId(id))),
             entries: sum(slots.timer_entries(TimerId(id))),
         };
-        let time = |times: &PpfTimes| {
-            let of = |(id, ppf): (PpfId, &baker::ir::Ppf)| TimeSnapshot {
-                ppf: ppf.name.clone(),
-                buckets: (0..PpfTimes::BUCKETS).map(|bucket| sum(times.bucket(id, bucket))).collect(),
-                nanoseconds: sum(times.sum(id)),
-            };
-            (0..).map(PpfId).zip(&program.ppfs).map(of).collect()
-        };
         let channels = program.channels.iter().enumerate();
         let ppfs = program.ppfs.iter().enumerate();
         let drops = (0..).map(DropId).zip(&program.drop_reasons).filter(|(id, _)| *id != DropId::ENDED);
@@ -108,7 +115,6 @@ impl Observed {
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
-            times: slots.times().map(time).unwrap_or_default(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
             controllers: Vec::new(),
             workers: Vec::new(),

@@ -109,8 +109,6 @@ pub struct Snapshot {
     pub user: Vec<(String, Vec<u64>)>,
     /// Timers.
     pub timers: Vec<TimerSnapshot>,
-    /// How long packets were in PPFs; empty where that is not measured. Of the program that runs now alone.
-    pub times: Vec<TimeSnapshot>,
     /// Calls of functions of controllers that failed and gave 0.
     pub externs_failed: Vec<(String, u64)>,
     /// Controllers.
