@@ -28,6 +28,9 @@ use super::{Module, Res};
 use crate::abi::{self, Context, HashTable, LpmTable};
 use crate::{CodegenError, internal};
 
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
 /// Where in a packet's record the signature of what it has read lies.
 pub(super) const READS: u64 = 0;
 /// Where the mask of what is put off lies.
@@ -212,7 +215,15 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         builder.build_conditional_branch(self.stops_at(second)?, fetch, more)?;
         builder.position_at_end(fetch);
         let key = self.key_of(point)?;
-        module.prefetch(self.second_memory(*table, &key)?)?;
+        let memory = self.second_memory(*table, &key)?;
+        module.prefetch(memory)?;
+        let declared = module.table(*table)?;
+        if declared.kind == TableKind::Hash {
+            // An entry of more than a line begins anywhere in one.
+            let stride = module.hash_entry(declared)?.stride as u64;
+            let beyond = [LINE, stride - 1].into_iter().filter(|_| stride > LINE);
+            beyond.map(|at| module.prefetch(module.at(memory, at)?)).collect::<Res<()>>()?;
+        }
         // All else is in the record already.
         builder.build_return(Some(&self.numbered(2 + 2 * look_up, later)?))?;
 
