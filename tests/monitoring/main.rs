@@ -28,13 +28,15 @@ const MILLRACE: &str = env!("CARGO_BIN_EXE_millrace");
 /// Where Prometheus answers, in the test's network namespace.
 const PROMETHEUS: &str = "127.0.0.1:9090";
 
-/// Applications, with their ports. Each listens for scrapes from 9464 on.
+/// Applications and where they are, with their ports. Each listens for scrapes from 9464 on.
 const INSTANCES: [(&str, &str, &[&str]); 4] = [
-    ("router", "examples/router", &["a", "b", "c"]),
-    ("splice", "splice", &["clients", "servers"]),
-    ("media", "media", &["viewers", "servers"]),
-    ("translate", "translate", &["viewers", "servers"]),
+    ("router", "examples", &["a", "b", "c"]),
+    ("splice", "apps", &["clients", "servers"]),
+    ("media", "apps", &["viewers", "servers"]),
+    ("translate", "apps", &["viewers", "servers"]),
 ];
+/// What their examples' configurations get, so that there is all that can be counted.
+const COLLECTORS: &str = "\n[sflow]\ncollectors = [\"127.0.0.1\"]\n\n[ipfix]\ncollectors = [\"127.0.0.1\"]\n";
 
 fn must<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
@@ -68,9 +70,12 @@ impl Site {
         }
         let mut running = Vec::new();
         let mut targets = Vec::new();
-        for (number, (name, program, ports)) in INSTANCES.into_iter().enumerate() {
-            let listen = (9464 + number).to_string();
-            let mut command = ns.command(MILLRACE).args(["run", program, "--engine", "worker", "--instance", name]);
+        for (number, (name, folder, ports)) in INSTANCES.into_iter().enumerate() {
+            let (listen, program) = ((9464 + number).to_string(), format!("{folder}/{name}"));
+            let config = std::fs::read_to_string(format!("{ROOT}/{program}/{name}.toml")).unwrap() + COLLECTORS;
+            let config = scratch.write(&format!("{name}.toml"), &config);
+            let mut command = ns.command(MILLRACE).args(["run", &program, "-c", &config]);
+            command = command.args(["--engine", "worker", "--instance", name]);
             command = command.args(["--metrics", &listen]).current_dir(ROOT);
             for port in ports {
                 command = command.args(["--port", &format!("{port}=mem:")]);
