@@ -244,7 +244,7 @@ fn one(tapped: bool, window: Duration) -> Result<Measured, String> {
         return Err(format!("of {taken} packets {} copies came or were counted as lost", copies(&snapshot)));
     }
     let lost_copies: u64 = if tapped { dropped(&snapshot) } else { 0 };
-    let wakes = |snapshot: &Snapshot| snapshot.controllers.first().map_or(0, |media| media.wakes);
+    let wakes = |snapshot: &Snapshot| snapshot.controllers.first().map_or(0, |media| media.pace.wakes);
     let by_turns = by_turns(&network, window)?;
     let report = instance.stop();
     if let Some(error) = report.errors.first() {

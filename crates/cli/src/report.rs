@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use control::socket::{ControllerState, Counters, PortState, TimerState};
+use control::socket::{ControllerState, Counters, PortState, TimerState, Times};
 use indexmap::IndexMap;
 
 /// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets
@@ -49,19 +49,31 @@ pub fn frames(out: &mut String, holders: &IndexMap<String, u32>) {
     }
 }
 
-/// Whether each controller runs, where there are any.
+/// What 99 of a hundred intervals are shorter than.
+pub fn nearly_all(times: &Times) -> String {
+    if times.count == 0 { "-".to_owned() } else { format!("<{}", interval(times.p99_ns as f64)) }
+}
+
+/// Whether each controller runs, how soon it does when it is woken, and how long it then has to do, where there are
+/// any.
 pub fn controllers(out: &mut String, controllers: &IndexMap<String, ControllerState>) {
     let row = |(name, own): (&String, &ControllerState)| {
         vec![
             name.clone(),
             own.state.clone(),
             grouped(own.failures),
+            nearly_all(&own.wake),
+            nearly_all(&own.busy),
             own.error.clone().unwrap_or_default().replace('\n', " "),
         ]
     };
     if !controllers.is_empty() {
         out.push('\n');
-        table(out, &["controllers", "state", "failures", "last failure"], controllers.iter().map(row).collect());
+        table(
+            out,
+            &["controllers", "state", "failures", "woken in", "busy for", "last failure"],
+            controllers.iter().map(row).collect(),
+        );
     }
 }
 
@@ -197,6 +209,16 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// An interval in nanoseconds, in a unit of its size: `208 ns`, `12.3 us`, `25.0 ms`, `2.1 s`.
+pub fn interval(nanoseconds: f64) -> String {
+    match nanoseconds {
+        short if short < 1e4 => format!("{short:.0} ns"),
+        long if long < 1e7 => format!("{:.1} us", long / 1e3),
+        long if long < 1e10 => format!("{:.1} ms", long / 1e6),
+        long => format!("{:.1} s", long / 1e9),
+    }
+}
+
 /// Time since a start: `3 s`, `2 h 05 min`, `4 d 03 h`.
 pub fn uptime(milliseconds: u64) -> String {
     match Duration::from_millis(milliseconds).as_secs() {
@@ -220,6 +242,7 @@ mod tests {
         assert_eq!(rate(12_345.0), "12.3 k");
         assert_eq!(rate(1_650_000.0), "1.65 M");
         assert_eq!(rate(9.41e9), "9.41 G");
+        assert_eq!([208.0, 12_345.0, 25e6, 2.1e10].map(interval), ["208 ns", "12.3 us", "25.0 ms", "21.0 s"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use control::application::metrics::{Family, Kind, MetricValue};
-use control::socket::{IpfixState, PortState, PpfTiming, Seen, SflowState, TimeBucket, WorkerState};
+use control::socket::{IpfixState, PortState, PpfTiming, Seen, SflowState, TimeBucket, Times, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
@@ -77,17 +77,30 @@ const fn histogram(
     Figure { name, kind: Kind::Histogram, labels, about, samples: Samples::Histograms(samples) }
 }
 
-/// Bounds of what is told of times in PPFs, in nanoseconds: 8 ns to 1 ms.
-const TIMES: RangeInclusive<u32> = 3..=20;
+/// Bounds of what is told of times in PPFs, as powers of two of nanoseconds: 8 ns to 1 ms.
+const IN_PPFS: RangeInclusive<u32> = 3..=20;
+/// Of those of controllers: 1 µs to 8.6 s.
+const OF_CONTROLLERS: RangeInclusive<u32> = 10..=33;
 
-/// Times in a PPF, a bucket for each power of two.
-fn times(own: &PpfTiming) -> MetricValue {
-    let mut buckets: Vec<(u64, u64)> = TIMES.map(|power| (1 << power, 0)).collect();
-    for TimeBucket { below_ns, count } in &own.buckets {
+/// Times, a bucket for each power of two.
+fn times(powers: RangeInclusive<u32>, count: u64, sum: u64, counted: &[TimeBucket]) -> MetricValue {
+    let mut buckets: Vec<(u64, u64)> = powers.map(|power| (1 << power, 0)).collect();
+    for TimeBucket { below_ns, count } in counted {
         let found = buckets.iter_mut().find(|(bound, _)| below_ns <= bound);
         found.into_iter().for_each(|(_, sum)| *sum += count);
     }
-    MetricValue::Histogram { count: own.count, sum: own.total_ns, buckets }
+    MetricValue::Histogram { count, sum, buckets }
+}
+
+/// Times of each controller.
+fn controllers(
+    seen: &Seen,
+    add: &mut dyn FnMut(&[&str], MetricValue),
+    own: fn(&control::socket::ControllerState) -> &Times,
+) {
+    for (name, Times { count, total_ns, buckets, .. }) in seen.status.controllers.iter().map(|(n, c)| (n, own(c))) {
+        add(&[name], times(OF_CONTROLLERS, *count, *total_ns, buckets));
+    }
 }
 
 /// Adds a sample for each port.
@@ -262,7 +275,11 @@ pub const FIGURES: &[Figure] = &[
         "ppf_time_ns",
         &["ppf"],
         "How long packets were in a PPF; while `millrace timing` measures it, since then",
-        |seen, add| seen.times.iter().for_each(|own| add(&[&own.ppf], times(own))),
+        |seen, add| {
+            for PpfTiming { ppf, count, total_ns, buckets, .. } in &seen.times {
+                add(&[ppf], times(IN_PPFS, *count, *total_ns, buckets));
+            }
+        },
     ),
     counter("channel_packets_total", &["channel"], "Packets put to a channel", |seen, add| {
         seen.counters.channels.iter().for_each(|(channel, count)| add(&[channel], *count));
@@ -319,6 +336,18 @@ pub const FIGURES: &[Figure] = &[
         |seen, add| {
             seen.status.controllers.iter().for_each(|(name, own)| add(&[name], own.wakes));
         },
+    ),
+    histogram(
+        "controller_wake_ns",
+        &["controller"],
+        "From a call that woke a controller to where it ran",
+        |seen, add| controllers(seen, add, |own| &own.wake),
+    ),
+    histogram(
+        "controller_busy_ns",
+        &["controller"],
+        "How long a controller went on without waiting; one that is never done has none",
+        |seen, add| controllers(seen, add, |own| &own.busy),
     ),
     gauge(
         "controller_answers",

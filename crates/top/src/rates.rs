@@ -1,7 +1,7 @@
 //! Rates: differences of counters over the time between two looks.
 
 use cli::report::per_second;
-use control::socket::Counters;
+use control::socket::{ControllerState, Counters, Times};
 
 use crate::look::Look;
 
@@ -29,6 +29,13 @@ impl<'l> Span<'l> {
     /// The same for what the status has of a controller.
     pub fn wakes(&self, controller: &str) -> Option<f64> {
         self.since(|look| look.status.controllers.get(controller).map(|own| own.wakes))
+    }
+
+    /// Times of a controller between the looks.
+    pub fn times(&self, controller: &str, own: fn(&ControllerState) -> &Times) -> Option<Times> {
+        let of = |look: &'l Look| look.status.controllers.get(controller).map(own);
+        let before = of(self.before?);
+        of(self.now).map(|now| before.map_or_else(|| now.clone(), |before| now.since(before)))
     }
 
     fn since(&self, count: impl Fn(&Look) -> Option<u64>) -> Option<f64> {

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use control::socket::{ControllerState, Counters, PortState, Status, TableInfo, TimerState, WorkerState};
+use control::socket::{
+    ControllerState, Counters, PortState, Status, TableInfo, TimeBucket, TimerState, Times, WorkerState,
+};
 use indexmap::IndexMap;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -74,6 +76,11 @@ fn look(start: Instant, seconds: u64, per_second: u64) -> Look {
         in_a_row: u32::from(error.is_some()),
         error: error.map(str::to_owned),
         wakes: seconds * 20,
+        wake: Times {
+            count: seconds * 20,
+            buckets: vec![TimeBucket { below_ns: 1 << 16, count: seconds * 20 }],
+            ..Times::default()
+        },
         ..ControllerState::default()
     };
     let status = Status {

@@ -1,7 +1,7 @@
 //! Which views there are, and their rows.
 
-use cli::report::rate;
-use control::socket::{Counters, PortState, TableInfo};
+use cli::report::{nearly_all, rate};
+use control::socket::{Counters, PortState, TableInfo, Times};
 use indexmap::IndexMap;
 
 use crate::grid::{Cell, Grid, Sort};
@@ -143,12 +143,22 @@ pub fn controllers(span: Span) -> Grid {
             Cell::text(name),
             if own.state == "running" { state.good() } else { state.bad_if(own.state == "failed") },
             Cell::count(own.failures).bad_if(own.in_a_row > 0),
-            Cell::rate(span.wakes(name)),
             own.error.as_deref().map_or_else(Cell::nothing, Cell::text),
+            Cell::rate(span.wakes(name)),
+            times(span.times(name, |own| &own.wake)),
+            times(span.times(name, |own| &own.busy)),
         ]
     };
-    let columns = ["controller", "state", "failures", "wakes/s", "last failure"];
+    let columns = ["controller", "state", "failures", "last failure", "wakes/s", "woken in", "busy for"];
     Grid::with(&columns, span.now.status.controllers.iter().map(row))
+}
+
+/// What 99 of a hundred intervals are shorter than.
+fn times(times: Option<Times>) -> Cell {
+    match times.filter(|times| times.count > 0) {
+        Some(times) => Cell::number(times.p99_ns as f64, nearly_all(&times)),
+        None => Cell::nothing(),
+    }
 }
 
 /// Tables and how full they are.

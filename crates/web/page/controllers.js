@@ -1,7 +1,7 @@
 // What controllers can be asked: sessions, servers, streams, origins, routes.
 
 import { ask } from "./api.js";
-import { element, showTable, text, whole } from "./format.js";
+import { element, nanoseconds, showTable, text, whole } from "./format.js";
 
 const MOST = 500;
 
@@ -63,8 +63,12 @@ export class ControllersView {
 
   /** What runs. */
   update(status) {
-    const rows = Object.entries(status.controllers).map(([name, own]) =>
-      [name, [own.state, own.state === "running" ? "" : "bad"], [whole(own.failures), "number"], own.error ?? ""]);
-    showTable(this.states, ["Controller", "State", "Failures", "Last error"], rows, "The program has no controllers.");
+    const most = (times) => [times.count ? `< ${nanoseconds(times.p99_ns)}` : "", "number"];
+    const rows = Object.entries(status.controllers).map(([name, own]) => [
+      name, [own.state, own.state === "running" ? "" : "bad"], [whole(own.failures), "number"], own.error ?? "",
+      most(own.wake), most(own.busy),
+    ]);
+    const heads = ["Controller", "State", "Failures", "Last error", "Woken in (99 %)", "Busy for (99 %)"];
+    showTable(this.states, heads, rows, "The program has no controllers.");
   }
 }

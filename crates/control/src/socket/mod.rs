@@ -19,6 +19,7 @@
 //! | `running` | what it runs now, and how something else takes its place |
 //! | `tracer` | traces packets |
 //! | `costs` | what accesses to packets cost |
+//! | `times` | how many intervals were how long |
 //! | `timing` | measures how long packets are in PPFs |
 //! | `graph` | how its program is wired |
 //! | `client` | asks |
@@ -36,6 +37,7 @@ mod running;
 mod server;
 mod service;
 mod shown;
+mod times;
 mod timing;
 mod tracer;
 
@@ -53,5 +55,6 @@ pub use running::{Reload, Time};
 pub use server::{MAX_REQUEST, Server};
 pub use service::{Caller, Service};
 pub use shown::Shown;
-pub use timing::{MAX_TIMING, PpfTiming, TimeBucket, Timing};
+pub use times::{TimeBucket, Times};
+pub use timing::{MAX_TIMING, PpfTiming, Timing};
 pub use tracer::{MAX_TRACES, Trace, Traces};

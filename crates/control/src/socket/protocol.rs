@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use collectors::sockets::Sent;
 use collectors::{ipfix, sflow};
-use dataplane::controller::ControllerSnapshot;
+use dataplane::controller::{ControllerSnapshot, PaceSnapshot, TimesSnapshot};
 use dataplane::xdp::Progress;
 use dataplane::{Snapshot, TimerSnapshot, WorkerSnapshot};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
+
+use super::times::Times;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -438,6 +440,12 @@ pub struct ControllerState {
     /// How often it was woken while it waited.
     #[serde(default)]
     pub wakes: u64,
+    /// How long it was from then until it ran.
+    #[serde(default)]
+    pub wake: Times,
+    /// How long it went on without waiting.
+    #[serde(default)]
+    pub busy: Times,
     /// How many milliseconds it may still take to end, where it drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_ms: Option<u64>,
@@ -446,9 +454,13 @@ pub struct ControllerState {
 impl ControllerState {
     /// A controller of a snapshot by its name.
     pub(super) fn named(controller: ControllerSnapshot) -> (String, Self) {
-        let ControllerSnapshot { name, state, failures, in_a_row, error, drain, wakes, .. } = controller;
+        let ControllerSnapshot { name, state, failures, in_a_row, error, drain, pace, .. } = controller;
         let drain_ms = drain.map(|drain| drain.as_millis() as u64);
-        (name, ControllerState { state: state.name().into(), failures, in_a_row, error, wakes, drain_ms })
+        let state = state.name().into();
+        let times = |own: TimesSnapshot| Times::new(&own.counts, own.nanoseconds, PaceSnapshot::bound);
+        let PaceSnapshot { wakes, wake, busy } = pace;
+        let [wake, busy] = [wake, busy].map(times);
+        (name, ControllerState { state, failures, in_a_row, error, wakes, wake, busy, drain_ms })
     }
 }
 

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use super::overview::Overview;
 use super::protocol::{Code, Refusal};
 use super::running::Running;
+use super::times::{TimeBucket, Times};
 
 /// The longest time that one request may ask for, in seconds.
 pub const MAX_TIMING: u32 = 600;
@@ -59,32 +60,12 @@ pub struct PpfTiming {
     pub buckets: Vec<TimeBucket>,
 }
 
-/// Intervals of about one length.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TimeBucket {
-    /// They are shorter than so many nanoseconds, and no shorter than the bucket before says.
-    pub below_ns: u64,
-    /// How many there are.
-    pub count: u64,
-}
-
 impl PpfTiming {
     /// Of what was counted; `None` where no packet was there.
     pub(super) fn new(snapshot: TimeSnapshot, engine: Option<String>) -> Option<PpfTiming> {
         let TimeSnapshot { ppf, buckets, nanoseconds: total_ns } = snapshot;
-        let count: u64 = buckets.iter().sum();
-        let share = |percent: u64| {
-            let mut missing = (count * percent).div_ceil(100);
-            let reaches = |own: &u64| {
-                missing = missing.saturating_sub(*own);
-                missing == 0
-            };
-            buckets.iter().position(reaches).map_or(0, PpfTimes::bound)
-        };
-        let [p50_ns, p90_ns, p99_ns] = [50, 90, 99].map(share);
-        let buckets = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        let buckets = buckets.map(|(bucket, count)| TimeBucket { below_ns: PpfTimes::bound(bucket), count: *count });
-        let buckets = buckets.collect();
+        let Times { count, total_ns, p50_ns, p90_ns, p99_ns, buckets } =
+            Times::new(&buckets, total_ns, PpfTimes::bound);
         (count > 0).then_some(PpfTiming { ppf, engine, count, total_ns, p50_ns, p90_ns, p99_ns, buckets })
     }
 

@@ -1,8 +1,9 @@
 //! Whether controllers run: how often each has failed, why, and when it is started again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::pace::{Pace, PaceSnapshot};
 
 /// How long a controller may take at its end at most, if it asks for it by [`Link::drain`](super::Link::drain).
 pub const MOST_DRAIN: Duration = Duration::from_secs(60);
@@ -67,16 +68,16 @@ pub struct ControllerSnapshot {
     pub pause: Duration,
     /// How long it may still take to end, where it drains.
     pub drain: Option<Duration>,
-    /// How often it was woken while it waited.
-    pub wakes: u64,
+    /// How soon it runs when it is woken, and for how long.
+    pub pace: PaceSnapshot,
 }
 
 /// What is known of one controller. It lasts from program to program.
 #[derive(Debug)]
 pub(crate) struct Health {
     name: String,
-    /// Counted by all of its links.
-    wakes: Arc<AtomicU64>,
+    /// Noted by all of its links.
+    pace: Arc<Pace>,
     known: Mutex<Inner>,
 }
 
@@ -115,12 +116,12 @@ impl Health {
         let (state, since) = (ControllerState::Running, Instant::now());
         let known =
             Inner { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None, keeps_kernel: false };
-        Health { name: name.to_owned(), wakes: Arc::default(), known: Mutex::new(known) }
+        Health { name: name.to_owned(), pace: Arc::default(), known: Mutex::new(known) }
     }
 
-    /// Where its links count how often it is woken.
-    pub fn wakes(&self) -> &Arc<AtomicU64> {
-        &self.wakes
+    /// Where its links note how soon it runs.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.pace
     }
 
     pub fn name(&self) -> &str {
@@ -188,7 +189,7 @@ impl Health {
             is_failing: known.in_a_row >= MOST && !known.has_run(RECOVERED, now),
             error: known.error.clone(),
             pause: known.pause(),
-            wakes: self.wakes.load(Ordering::Relaxed),
+            pace: self.pace.snapshot(),
         }
     }
 

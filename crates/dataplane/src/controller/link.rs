@@ -83,7 +83,7 @@ impl Link {
         others: Vec<Link>,
     ) -> Self {
         rings.begin();
-        rings.signal().count_in(health.wakes());
+        rings.signal().note_in(health.pace());
         Link {
             sleeper: Sleeper::new(rings.signal().clone()),
             injector: Injector { rings },
@@ -142,6 +142,7 @@ impl Link {
                 self.sleeper.disarm_awake();
                 continue;
             }
+            self.sleeper.rest();
             match &mut work {
                 Some(work) => self.rings().loan().lend(work, until, || self.sleeper.wait(until)),
                 None => self.sleeper.wait(until),
@@ -252,6 +253,8 @@ impl Link {
         let is_ready = self.is_ready();
         if is_ready {
             self.sleeper.disarm_awake();
+        } else {
+            self.sleeper.rest();
         }
         !is_ready
     }

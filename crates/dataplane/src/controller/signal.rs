@@ -37,7 +37,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::sys::check;
+use super::pace::Pace;
+use crate::sys::{check, monotonic_ns};
 
 /// The controller does not wait.
 const AWAKE: u8 = 0;
@@ -55,8 +56,12 @@ pub struct Signal {
     state: AtomicU8,
     /// Writes to the bell that the controller has not read yet; only it looks at this.
     unread: AtomicU64,
-    /// Where wake-ups are counted, if anywhere.
-    wakes: OnceLock<Arc<AtomicU64>>,
+    /// Where it is noted how soon the controller runs, if anywhere.
+    pace: OnceLock<Arc<Pace>>,
+    /// When it was rung, in nanoseconds.
+    rung: AtomicU64,
+    /// Since when the controller has not waited; 0: it waits, or has never waited. Only it looks at this.
+    awake_since: AtomicU64,
 }
 
 impl Signal {
@@ -84,13 +89,15 @@ impl Signal {
             both,
             state: AtomicU8::new(AWAKE),
             unread: AtomicU64::new(0),
-            wakes: OnceLock::new(),
+            pace: OnceLock::new(),
+            rung: AtomicU64::new(0),
+            awake_since: AtomicU64::new(0),
         }))
     }
 
-    /// Wake-ups are counted there from now on, if nowhere yet.
-    pub fn count_in(&self, wakes: &Arc<AtomicU64>) {
-        let _ = self.wakes.set(wakes.clone());
+    /// How soon the controller runs is noted there from now on, if nowhere yet.
+    pub fn note_in(&self, pace: &Arc<Pace>) {
+        let _ = self.pace.set(pace.clone());
     }
 
     /// Wakes the controller if it waits. To be called after what it is to see was made visible.
@@ -100,12 +107,13 @@ impl Signal {
         if self.state.load(Ordering::Relaxed) == ARMED
             && self.state.compare_exchange(ARMED, RUNG, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
+            if let Some(pace) = self.pace.get() {
+                pace.called();
+                self.rung.store(monotonic_ns(), Ordering::Relaxed);
+            }
             let one = 1u64;
             // SAFETY: the kernel reads eight bytes. It fails only where the bell was rung 2^64 times.
             unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
-            if let Some(wakes) = self.wakes.get() {
-                wakes.fetch_add(1, Ordering::Relaxed);
-            }
         }
     }
 }
@@ -141,6 +149,8 @@ impl Sleeper {
         let mut sleeper = Sleeper { signal, timer: None };
         sleeper.disarm();
         sleeper.write_timer(None);
+        // What it does before it waits for the first time is no loop.
+        sleeper.signal.awake_since.store(0, Ordering::Relaxed);
         sleeper
     }
 
@@ -156,9 +166,29 @@ impl Sleeper {
         fence(Ordering::SeqCst);
     }
 
+    /// The controller is about to wait: it has found nothing behind [`Sleeper::arm`].
+    pub fn rest(&self) {
+        let since = self.signal.awake_since.swap(0, Ordering::Relaxed);
+        if let Some(pace) = self.signal.pace.get()
+            && since != 0
+        {
+            pace.waits(monotonic_ns().saturating_sub(since));
+        }
+    }
+
     /// The controller is awake (C5).
     pub fn disarm(&self) {
+        let before = self.signal.unread.load(Ordering::Relaxed);
         let unread = self.disarm_awake();
+        if let Some(pace) = self.signal.pace.get() {
+            let now = monotonic_ns();
+            if self.signal.awake_since.load(Ordering::Relaxed) == 0 {
+                self.signal.awake_since.store(now, Ordering::Relaxed);
+            }
+            if unread > before {
+                pace.runs(now.saturating_sub(self.signal.rung.load(Ordering::Relaxed)));
+            }
+        }
         if unread == 0 {
             return;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use baker::ir::{Program, TableId, TableStore};
 
 use crate::controller::{
-    Controller, ControllerState, Event, ExternFn, InjectError, Link, NameError, Named, Prefix, Punted,
+    Controller, ControllerState, Event, ExternFn, InjectError, Link, NameError, Named, PaceSnapshot, Prefix, Punted,
 };
 use crate::ports::{Driver, MemPort, MemSink};
 use crate::testing::{TO_DROP, TO_HOST, compiled, frame};
@@ -392,4 +392,43 @@ fn a_function_that_fails_gives_zero_and_is_counted() {
             assert_eq!(packet[12..14], wanted.to_be_bytes());
         }
     }
+}
+
+#[test]
+fn it_is_noted_how_soon_a_controller_runs_and_for_how_long() {
+    const CALLS: u64 = 5;
+    const WORK: Duration = Duration::from_millis(20);
+    let (waker, slept) = (Arc::new(OnceLock::new()), Arc::new(Mutex::new(0)));
+    let (own, done) = (waker.clone(), slept.clone());
+    let controllers = controller(move |link| {
+        own.set(link.waker()).unwrap_or_else(|_| panic!("it runs once"));
+        loop {
+            match link.receive(PATIENCE) {
+                Event::Stop => return Ok(()),
+                _ => std::thread::sleep(WORK),
+            }
+            *done.lock().unwrap() += 1;
+        }
+    });
+    let (ports, _) = ports(Vec::new(), 0);
+    let instance = start(&options(EngineKind::NATIVE, 1, PollMode::Interrupt), &ports, controllers);
+    let began = Instant::now();
+    until("it does not run", || waker.get().is_some());
+    let pace = || instance.snapshot().controllers[0].pace.clone();
+    for call in 1..=CALLS {
+        // It waits again some time after it has worked.
+        std::thread::sleep(WORK);
+        waker.get().unwrap().wake();
+        until("it is not woken", || *slept.lock().unwrap() == call);
+    }
+    until("it does not wait", || pace().busy.counts.iter().sum::<u64>() == CALLS);
+    let (pace, all) = (pace(), began.elapsed().as_nanos() as u64);
+    assert_eq!((pace.wakes, pace.wake.counts.iter().sum::<u64>()), (CALLS, CALLS));
+    let worked = CALLS * WORK.as_nanos() as u64;
+    assert!((worked..all).contains(&pace.busy.nanoseconds), "{pace:?} of {all}");
+    assert!((1..all - worked).contains(&pace.wake.nanoseconds), "{pace:?} of {all}");
+    // Each loop is at least as long as its bucket says.
+    let counts = pace.busy.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    assert!(counts.map(|(bucket, _)| PaceSnapshot::bound(bucket)).all(|bound| bound > WORK.as_nanos() as u64));
+    whole(&instance.stop());
 }

@@ -234,7 +234,7 @@ fn forward(what: &str, tap: &str, clause: &str) {
                 after.channel("m.media") - before.channel("m.media"),
                 dropped("tap_full"),
                 dropped("controller_busy"),
-                per(after.controllers[0].wakes - before.controllers[0].wakes),
+                per(after.controllers[0].pace.wakes - before.controllers[0].pace.wakes),
                 per(waited),
             );
         }

@@ -95,7 +95,7 @@ fn copies_reach_controllers_and_workers_and_packets_stay() {
         let channels = ["m.output", "m.media", "m.inside", "kernel -> m.look", "kernel -> m.first"];
         assert_eq!(channels.map(|name| snapshot.channel(name)), [1500, 1500, 1500, 1500, 0]);
         assert_eq!((snapshot.dropped("tap_full"), snapshot.dropped("no_worker")), (0, 0));
-        let wakes = snapshot.controllers[0].wakes;
+        let wakes = snapshot.controllers[0].pace.wakes;
         assert!((1..=1500).contains(&wakes), "{wakes}");
         let report = instance.stop();
         assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));

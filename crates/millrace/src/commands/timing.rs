@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
-use cli::report::{grouped, table};
+use cli::report::{grouped, interval, table};
 use control::socket::{MAX_TIMING, PpfTiming, Request, Timing};
 
 /// Between two looks whether the time is over.
@@ -75,10 +75,11 @@ fn text(timing: &Timing) -> String {
     let all: u64 = timing.ppfs.iter().map(|own| own.total_ns).sum();
     let mut out = format!("time of packets in PPFs, measured for {seconds:.1} s\n");
     let row = |own: &PpfTiming| {
-        let [half, most, nearly] = [own.p50_ns, own.p90_ns, own.p99_ns].map(|bound| format!("<{}", time(bound as f64)));
+        let [half, most, nearly] =
+            [own.p50_ns, own.p90_ns, own.p99_ns].map(|bound| format!("<{}", interval(bound as f64)));
         let share = format!("{:.1} %", own.total_ns as f64 * 100.0 / all.max(1) as f64);
         let engine = own.engine.clone().unwrap_or_default();
-        vec![own.ppf.clone(), engine, grouped(own.count), time(own.mean_ns()), half, most, nearly, share]
+        vec![own.ppf.clone(), engine, grouped(own.count), interval(own.mean_ns()), half, most, nearly, share]
     };
     let header = ["PPF", "engine", "packets", "mean", "50 %", "90 %", "99 %", "of all time"];
     table(&mut out, &header, timing.ppfs.iter().map(row).collect());
@@ -93,16 +94,7 @@ fn histogram(own: &PpfTiming) -> String {
     for bucket in &own.buckets {
         let bar = "█".repeat((bucket.count as f64 * BAR as f64 / most as f64).ceil() as usize);
         let share = bucket.count as f64 * 100.0 / own.count as f64;
-        let _ = writeln!(out, "  {:>10}  {share:>5.1} %  {bar}", format!("<{}", time(bucket.below_ns as f64)));
+        let _ = writeln!(out, "  {:>10}  {share:>5.1} %  {bar}", format!("<{}", interval(bucket.below_ns as f64)));
     }
     out
-}
-
-/// A time, in a unit of its size.
-fn time(nanoseconds: f64) -> String {
-    match nanoseconds {
-        short if short < 1e4 => format!("{short:.0} ns"),
-        long if long < 1e7 => format!("{:.1} us", long / 1e3),
-        long => format!("{:.1} ms", long / 1e6),
-    }
 }
