@@ -213,7 +213,7 @@ fn a_changed_program_brings_settings_and_takes_more() {
     macro_rules! write {
         ($($name:literal),*) => { $(runtime.write($name, include_str!(concat!("../../apps/firewall/", $name)));)* };
     }
-    write!("firewall.baker", "flow.baker", "parse.baker", "rules.baker", "firewall.toml");
+    write!("firewall.baker", "flow.baker", "parse.baker", "record.baker", "rules.baker", "firewall.toml");
     let ports = ["lan=mem:", "wan=mem:"].map(|port| ["--port", port]).concat();
     let firewall = runtime.start(&[&[&*runtime.path("firewall.baker"), "--opt", "base"], &ports[..]].concat());
     // All tables of the set that counts.

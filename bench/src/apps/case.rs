@@ -34,6 +34,12 @@ impl App {
         Ok(App { program: Arc::new(program), example, folder })
     }
 
+    /// The same with more in its example configuration.
+    pub fn with(&self, more: &str) -> App {
+        let App { program, example, folder } = self;
+        App { program: program.clone(), example: format!("{example}\n{more}"), folder: folder.clone() }
+    }
+
     /// A configuration of it.
     pub fn configured(&self, text: &str) -> Result<Config, String> {
         Config::parse("bench.toml", text, &self.program, BUILT_IN).map_err(|errors| format!("{errors:?}"))

@@ -15,7 +15,7 @@ use crate::Effort;
 use crate::results::Results;
 
 /// All cases in memory, that of a smoke run first.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "mpls, shipped trace",
     "firewall, shipped trace",
     "mpls, swap",
@@ -25,6 +25,8 @@ const NAMES: [&str; 13] = [
     "mpls, push, 1000000 routes",
     "firewall, 4096 flows",
     "firewall, 100000 flows",
+    "firewall, 4096 flows, counted",
+    "firewall, 100000 flows, counted",
     "firewall, 10 rules, first packets",
     "firewall, 10000 rules, first packets",
     "firewall, 10 rules, established flows",
@@ -95,6 +97,7 @@ mod tests {
             ("mpls, pop", true),
             ("mpls, push, 16 routes", true),
             ("firewall, 4096 flows", true),
+            ("firewall, 4096 flows, counted", true),
             ("firewall, 10 rules, established flows", true),
             ("firewall, 10 rules, first packets", true),
             ("mpls, shipped trace", true),

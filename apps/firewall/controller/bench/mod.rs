@@ -28,6 +28,8 @@ pub fn case(app: &App, name: &str, pool: u32) -> Result<Option<Case>, String> {
         "firewall, shipped trace" => app.shipped(name)?,
         "firewall, 4096 flows" => known(app, name, 4096, pool)?,
         "firewall, 100000 flows" => known(app, name, 100_000, pool)?,
+        "firewall, 4096 flows, counted" => known(&counting(app), name, 4096, pool)?,
+        "firewall, 100000 flows, counted" => known(&counting(app), name, 100_000, pool)?,
         "firewall, 10 rules, first packets" => asking(app, name, 10, pool)?,
         "firewall, 10000 rules, first packets" => asking(app, name, 10_000, pool)?,
         "firewall, 10 rules, established flows" => established(app, name, 10, pool)?,
@@ -35,6 +37,11 @@ pub fn case(app: &App, name: &str, pool: u32) -> Result<Option<Case>, String> {
         _ => return Ok(None),
     };
     Ok(Some(case))
+}
+
+/// With packets and bytes of flows counted.
+fn counting(app: &App) -> App {
+    app.with("[tables.flow.counted]\n0 = true\n")
 }
 
 /// A TCP segment without data, from the LAN (1) or from the WAN (2).

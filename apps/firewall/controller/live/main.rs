@@ -3,6 +3,7 @@
 //!
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
+mod flows;
 mod network;
 
 #[allow(dead_code)]
@@ -11,6 +12,9 @@ mod frames;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/instance.rs"]
 mod instance;
+#[allow(dead_code)]
+#[path = "../../../../tests/support/ipfix.rs"]
+mod ipfix;
 #[allow(dead_code)]
 #[path = "../../../../tests/support/process.rs"]
 mod process;
@@ -213,7 +217,7 @@ fn new_rules_leave_open_flows_alone() {
     let bad = "to = [\"10.0.1.80\", \"2001:db8:1::80\"]";
     let said = firewall.reload(&[(web, &all), (bad, "to = \"10.0.1.80\"")]).ok();
     let expected =
-        "no packet reaches rule 4 \"web\" (line 31): rule 3 (line 30) matches all that it matches, and does the same";
+        "no packet reaches rule 4 \"web\" (line 32): rule 3 (line 31) matches all that it matches, and does the same";
     assert!(
         said.contains("warning: ") && said.contains(expected) && said.ends_with("in force: settings of firewall\n"),
         "{said}"

@@ -30,7 +30,7 @@ pub struct Firewall {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
-    _ns: Namespace,
+    ns: Namespace,
     pub inside: Namespace,
     pub outside: Namespace,
 }
@@ -57,7 +57,7 @@ impl Firewall {
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
         must(millrace.wait_for_start(PATIENCE));
         let [inside, outside] = hosts;
-        Firewall { millrace, runtime, _ns: ns, inside, outside }
+        Firewall { millrace, runtime, ns, inside, outside }
     }
 
     /// Writes another configuration and has it read.
@@ -69,6 +69,16 @@ impl Firewall {
     /// Asks the instance.
     pub fn ask(&self, arguments: &[&str]) -> Done {
         self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// The same, for an answer in JSON.
+    pub fn json(&self, arguments: &[&str]) -> Json {
+        self.runtime.json(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Where it runs.
+    pub fn own(&self) -> &Namespace {
+        &self.ns
     }
 
     /// All counters.

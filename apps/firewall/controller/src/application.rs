@@ -1,18 +1,16 @@
 //! The firewall as an application: its controller, and how rules are read and put in force.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use baker::ir::{TableEntry, TableId};
-use control::application::{Application, CompiledSettings, Given, Reloads, Section, SettingsUse};
+use control::application::{Application, CompiledSettings, Given, Offer, Section, SettingsUse};
 use control::document::Errors;
-use dataplane::controller::{Controller, Event, Link, NameError, NamedTables};
+use dataplane::controller::{Controller, Link, NamedTables};
 
-use super::denied::Denied;
 use super::rows::TooMany;
-use super::{compile, rule, settings};
+use super::run::{self, Settings};
+use super::{compile, queries, rule, settings};
 
-/// How often it looks for new rules.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The instances of the module `rules`, by the number in `flow.active`. A configuration that is read goes to the first.
 const SETS: [&str; 2] = ["blue", "green"];
 
@@ -21,16 +19,18 @@ pub struct FirewallApplication;
 
 impl Application for FirewallApplication {
     const NAME: &'static str = "firewall";
-    type Settings = ();
+    type Settings = Settings;
     const SETTINGS: SettingsUse = SettingsUse::Optional;
+    const QUERIES: &'static [Offer] = queries::OFFERS;
+    const TELLS_FLOWS: bool = true;
 
-    fn controller(&self, given: Given<()>) -> Box<dyn Controller> {
-        Box::new(Firewall { reloads: given.reloads })
+    fn controller(&self, given: Given<Settings>) -> Box<dyn Controller> {
+        Box::new(Firewall { given })
     }
 
     /// The entries that the rules of a configuration make, for [`SETS`]`[0]`.
-    fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> CompiledSettings<()> {
-        let rules = settings::rules(section.value, &section.path, section.text, section.ports, errors);
+    fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> CompiledSettings<Settings> {
+        let (rules, accounting) = settings::read(section.value, &section.path, section.text, section.ports, errors);
         let at = section.value.span().start;
         if !errors.is_empty() {
             return CompiledSettings::default();
@@ -64,10 +64,11 @@ impl Application for FirewallApplication {
             warnings.add(line_start, &path.index(index), problem, "");
         }
         let entry = |(table, entry): (&str, TableEntry)| Some((section.table(&format!("{}.{table}", SETS[0]))?, entry));
-        CompiledSettings { entries: made.into_iter().filter_map(entry).collect(), own: None }
+        let own = Settings { names: rules.into_iter().map(|rule| rule.name).collect(), accounting };
+        CompiledSettings { entries: made.into_iter().filter_map(entry).collect(), own: Some(Arc::new(own)) }
     }
 
-    fn install(&self, tables: &NamedTables, settings: &CompiledSettings<()>) -> Result<(), String> {
+    fn install(&self, tables: &NamedTables, settings: &CompiledSettings<Settings>) -> Result<(), String> {
         install(tables, settings)
     }
 }
@@ -75,26 +76,17 @@ impl Application for FirewallApplication {
 /// The controller.
 #[derive(Debug)]
 pub struct Firewall {
-    reloads: Reloads<()>,
+    given: Given<Settings>,
 }
 
 impl Controller for Firewall {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        let text = |error: NameError| error.to_string();
-        let denied = Denied::new(link).map_err(text)?;
-        loop {
-            match link.receive(PAUSE) {
-                Event::Packet(packet) => denied.log(&packet),
-                Event::Room | Event::Timer(_) | Event::Idle => {}
-                Event::Stop => return Ok(()),
-            }
-            self.reloads.apply(|settings| install(link.tables(), settings));
-        }
+        run::run(&self.given, link)
     }
 }
 
 /// Puts rules in force while packets pass: the set that no packet asks is made anew, then all packets ask it at once.
-fn install(tables: &NamedTables, settings: &CompiledSettings<()>) -> Result<(), String> {
+pub(super) fn install(tables: &NamedTables, settings: &CompiledSettings<Settings>) -> Result<(), String> {
     let mut active = tables.table::<u32, u8>("flow.active").map_err(|error| error.to_string())?;
     let now = active.get(&0).unwrap_or(0);
     let next = 1 - usize::from(now & 1);

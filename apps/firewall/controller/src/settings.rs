@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! [controllers.firewall]
+//! accounting = true                           # optional: count packets and bytes of flows, also where nobody looks
 //! rules = [                                   # the first that matches counts; all keys but `action` are optional
 //!     { name = "web", action = "permit", entry = "wan", protocol = "tcp", to = "10.0.1.80", to_port = [80, 443] },
 //!     { action = "deny", from = ["192.0.2.0/24", "2001:db8::/32"] },
@@ -20,13 +21,24 @@ use super::rule::{Net, Range, Rule};
 use super::services::ENTRIES;
 
 /// Numbers of protocols that rules know by name (IANA, "Assigned Internet Protocol Numbers").
-const PROTOCOLS: [(&str, u8); 4] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmpv6", 58)];
+pub(super) const PROTOCOLS: [(&str, u8); 4] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmpv6", 58)];
 const KEYS: [&str; 9] = ["name", "action", "entry", "protocol", "from", "to", "from_port", "to_port", "icmp_type"];
 
-/// Reads the rules. `text` is that of the whole file.
-pub(super) fn rules(value: &Value, path: &Path, text: &str, ports: &PortNames, errors: &mut Errors) -> Vec<Rule> {
-    let Some(table) = document::table(value, path, errors) else { return Vec::new() };
-    document::only(table, path, &["rules"], errors);
+/// Reads the rules, and whether flows are counted in any case. `text` is that of the whole file.
+pub(super) fn read(
+    value: &Value,
+    path: &Path,
+    text: &str,
+    ports: &PortNames,
+    errors: &mut Errors,
+) -> (Vec<Rule>, bool) {
+    let Some(table) = document::table(value, path, errors) else { return Default::default() };
+    document::only(table, path, &["rules", "accounting"], errors);
+    let accounting = table.get("accounting").and_then(|own| document::boolean(own, &path.key("accounting"), errors));
+    (rules(table, path, text, ports, errors), accounting.unwrap_or(false))
+}
+
+fn rules(table: &Table, path: &Path, text: &str, ports: &PortNames, errors: &mut Errors) -> Vec<Rule> {
     let path = path.key("rules");
     let Some(value) = table.get("rules") else { return Vec::new() };
     let values = document::array(value, &path, errors).unwrap_or(&[]);

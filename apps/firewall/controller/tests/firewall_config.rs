@@ -82,6 +82,20 @@ fn errors_of_firewall_rules() {
 }
 
 #[test]
+fn errors_of_accounting() {
+    let program = common::compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../firewall.baker"));
+    for (text, error) in [
+        ("accounting = 1", "accounting: this is an integer; accepted: true or false"),
+        ("acounting = true", "acounting: unknown key; did you mean `accounting`?; accepted: rules, accounting"),
+    ] {
+        let text = format!("[controllers.firewall]\n{text}");
+        let errors = Config::parse("t.toml", &text, &program, FIREWALL).unwrap_err();
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors, [format!("t.toml:2: controllers.firewall.{error}")]);
+    }
+}
+
+#[test]
 fn rules_that_no_packet_reaches_are_named() {
     let rules = r#"
     { name = "all web", action = "permit", protocol = "tcp", to = "10.0.0.0/8", to_port = "1-1000" },

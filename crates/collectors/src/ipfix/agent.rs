@@ -51,9 +51,9 @@ impl Agent for IpfixAgent {
             lost,
             state: Arc::clone(&state),
         };
-        flows.want(true);
+        flows.want(Some(settings.active));
         let rounds = Rounds::start("ipfix", LOOK, move |_| running.round());
-        let rounds = rounds.inspect_err(|_| flows.want(false))?;
+        let rounds = rounds.inspect_err(|_| flows.want(None))?;
         Ok(IpfixAgent { settings, state, flows: flows.clone(), rounds: Some(rounds) })
     }
 
@@ -69,7 +69,7 @@ impl Agent for IpfixAgent {
 impl Drop for IpfixAgent {
     fn drop(&mut self) {
         self.rounds = None;
-        self.flows.want(false);
+        self.flows.want(None);
     }
 }
 

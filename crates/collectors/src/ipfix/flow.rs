@@ -1,9 +1,9 @@
 //! Flows that applications have seen the end of, on their way to who sends them.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -15,13 +15,15 @@ const WAITING: usize = 8192;
 pub enum End {
     /// Nothing came for too long.
     Idle = 1,
+    /// It has not: it goes on, and this is what it has carried since the last time.
+    Active = 2,
     /// Both sides were done.
     Done = 3,
     /// It was ended from outside, or by one side alone.
     Forced = 4,
 }
 
-/// A flow that is over: what a client and a server have sent each other.
+/// A flow that is over, or a time of one that goes on: what a client and a server have sent each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Who began it.
@@ -34,7 +36,8 @@ pub struct Flow {
     pub protocol: u8,
     /// When it began, and ended.
     pub time: [SystemTime; 2],
-    /// Bytes of the protocol's payload that the client has sent, and the server.
+    /// Bytes that the client has sent, and the server: of the protocol's payload or of IP packets, as the application
+    /// counts.
     pub octets: [u64; 2],
     /// Packets of the client, and of the server; 0 where they are not counted.
     pub packets: [u64; 2],
@@ -50,6 +53,8 @@ pub struct Flow {
 #[derive(Debug, Default)]
 struct Shared {
     is_wanted: AtomicBool,
+    /// See [`Flows::wanted`], in seconds.
+    active: AtomicU32,
     /// Made when flows are wanted for the first time: it takes more than a megabyte.
     queue: OnceLock<ArrayQueue<Flow>>,
     lost: AtomicU64,
@@ -70,13 +75,20 @@ impl Flows {
         }
     }
 
-    /// Whether any are wanted from now on. What waits is forgotten where none are.
-    pub(super) fn want(&self, is_wanted: bool) {
-        if is_wanted {
+    /// Whether any are wanted: after which time a flow that goes on is to be told of, in whole seconds.
+    pub fn wanted(&self) -> Option<Duration> {
+        let is_wanted = self.0.is_wanted.load(Ordering::Relaxed);
+        is_wanted.then(|| Duration::from_secs(self.0.active.load(Ordering::Relaxed).into()))
+    }
+
+    /// From now on they are, or are not, as [`Flows::wanted`] says. What waits is forgotten where none are.
+    pub(super) fn want(&self, active: Option<Duration>) {
+        if let Some(active) = active {
             self.0.queue.get_or_init(|| ArrayQueue::new(WAITING));
+            self.0.active.store(active.as_secs().try_into().unwrap_or(u32::MAX), Ordering::Relaxed);
         }
-        self.0.is_wanted.store(is_wanted, Ordering::Relaxed);
-        if !is_wanted {
+        self.0.is_wanted.store(active.is_some(), Ordering::Relaxed);
+        if active.is_none() {
             while self.take().is_some() {}
         }
     }

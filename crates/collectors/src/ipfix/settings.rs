@@ -15,4 +15,6 @@ pub struct Settings {
     pub domain: u32,
     /// Between two messages with templates: UDP may lose them, and a collector may be started later.
     pub templates: Duration,
+    /// After which time a flow that goes on is told of, by an application that does so; whole seconds count.
+    pub active: Duration,
 }

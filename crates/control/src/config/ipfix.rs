@@ -9,9 +9,9 @@ use collectors::ipfix::settings::PORT;
 use super::collectors::collectors;
 use crate::document::{self, Errors, Path, Value};
 
-/// Between two messages with templates, where it is not said.
-const TEMPLATES: Duration = Duration::from_secs(60);
-/// The shortest time between two, and the longest.
+/// Each time, where it is not said.
+const USUAL: Duration = Duration::from_secs(60);
+/// The shortest time, and the longest.
 const BETWEEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
 
 /// `[ipfix]`.
@@ -19,22 +19,21 @@ pub(super) fn ipfix(value: Option<&Value>, errors: &mut Errors) -> Option<Settin
     let root = Path::Root;
     let (value, path) = (value?, root.key("ipfix"));
     let table = document::table(value, &path, errors)?;
-    document::only(table, &path, &["collectors", "domain", "templates"], errors);
+    document::only(table, &path, &["collectors", "domain", "templates", "active"], errors);
     let domain = match table.get("domain") {
         Some(value) => document::integer(value, &path.key("domain"), 0, u32::MAX.into(), errors).map(|own| own as u32),
         None => Some(1),
     };
-    let templates = match table.get("templates") {
-        Some(value) => {
-            document::parsed(value, &path.key("templates"), "a time from \"1s\" to \"1h\"", errors, |text| {
-                let time = Duration::from_nanos(duration(text)?);
-                (BETWEEN[0]..=BETWEEN[1]).contains(&time).then_some(time)
-            })
-        }
-        None => Some(TEMPLATES),
+    let mut time = |name: &str| match table.get(name) {
+        Some(value) => document::parsed(value, &path.key(name), "a time from \"1s\" to \"1h\"", errors, |text| {
+            let time = Duration::from_nanos(duration(text)?);
+            (BETWEEN[0]..=BETWEEN[1]).contains(&time).then_some(time)
+        }),
+        None => Some(USUAL),
     };
+    let (templates, active) = (time("templates"), time("active"));
     let collectors = collectors((value, table), &path, PORT, errors);
-    Some(Settings { collectors: collectors?, domain: domain?, templates: templates? })
+    Some(Settings { collectors: collectors?, domain: domain?, templates: templates?, active: active? })
 }
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ mod tests {
     fn what_is_not_said_is_as_usual() {
         assert_eq!(read(""), Ok(None));
         let collectors = vec!["192.0.2.1:4739".parse().unwrap()];
-        let usual = Settings { collectors, domain: 1, templates: TEMPLATES };
+        let usual = Settings { collectors, domain: 1, templates: USUAL, active: USUAL };
         assert_eq!(read("[ipfix]\ncollectors = [\"192.0.2.1\"]"), Ok(Some(usual.clone())));
         let own = Settings { domain: 0, templates: Duration::from_secs(5), ..usual };
         let text = "[ipfix]\ncollectors = [\"192.0.2.1\"]\ndomain = 0\ntemplates = \"5s\"";
@@ -66,6 +65,7 @@ mod tests {
             ("", "ipfix: `collectors` is missing"),
             ("collectors = [\"a\"]", "ipfix.collectors[0]: \"a\" is none; accepted: addresses such as"),
             ("collectors = [\"::1\"]\ntemplates = \"0s\"", "ipfix.templates: \"0s\" is none"),
+            ("collectors = [\"::1\"]\nactive = \"2h\"", "ipfix.active: \"2h\" is none"),
             ("collectors = [\"::1\"]\ndomain = -1", "ipfix.domain: -1 is out of range"),
             ("collectors = [\"::1\"]\nport = 1", "ipfix.port: unknown key"),
         ] {

@@ -35,6 +35,7 @@
 //! collectors = ["192.0.2.1:4739"]      # 8 at most; without a port it is 4739
 //! domain = 1                           # optional: tells this instance from others of the same machine
 //! templates = "60s"                    # optional: between two messages that say what records look like
+//! active = "60s"                       # optional: after which time a flow that goes on is told of
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
