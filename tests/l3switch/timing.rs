@@ -19,6 +19,8 @@ mod at_traffic_control {
 }
 
 const PACKETS: u64 = 600;
+/// Packets without a route.
+const NOWHERE: u64 = 7;
 
 /// Asks on the socket, for the answer to the start comes when it is measured.
 fn ask(switch: &Switch, request: &Json) -> Json {
@@ -90,12 +92,29 @@ fn times_are_measured_for_a_while(driver: &str) {
     // Of packets that came one after the other, on one processor at a time.
     assert!(u128::from(all) < passed.as_nanos(), "{all} ns of {passed:?}");
 
+    // Each of those to another host was looked up among the routes, and found one; those to nowhere find none.
+    let routes = || {
+        let timing = show(&switch);
+        let own = timing["tables"].as_array().unwrap().iter().find(|own| own["table"] == "l3_forward.fib").cloned();
+        own.map(|own| [number(&own, "count"), number(&own, "missed")]).unwrap_or_else(|| panic!("{timing:#}"))
+    };
+    assert_eq!(routes(), [PACKETS + 1, 0]);
+    let nowhere = Ipv4::new(IP[0], [198, 51, 100, 9], &[7; 60]).frame(ROUTER[0], MAC[0]);
+    (0..NOWHERE).for_each(|_| wires.send(1, &nowhere));
+    wires.settle();
+    let during = routed() - before;
+    assert_eq!(routes(), [PACKETS + 1 + NOWHERE, NOWHERE]);
+
     // Monitoring systems see it meanwhile.
     let metrics = switch.ask(&["metrics", "--openmetrics"]).ok();
     let count = metrics
         .lines()
         .find(|line| line.starts_with("millrace_ppf_time_seconds_count{") && line.contains("ppf=\"l3_forward.route\""));
     assert_eq!(count.and_then(|line| line.split(' ').next_back()), Some(&*during.to_string()), "{metrics}");
+    let missed = metrics.lines().find(|line| {
+        line.starts_with("millrace_table_missed_look_ups_total{") && line.contains("table=\"l3_forward.fib\"")
+    });
+    assert_eq!(missed.and_then(|line| line.split(' ').next_back()), Some(&*NOWHERE.to_string()), "{metrics}");
 
     // A reload of the configuration does not end it, and what was measured outlasts its end.
     switch.reload(&[]).ok();

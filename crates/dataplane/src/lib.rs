@@ -54,7 +54,7 @@ pub use capture::{Capture, Captured};
 pub use counters::{CounterBlock, PortCounters, WorkerCounters};
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
-pub use observer::{Observer, PortSnapshot, Snapshot, TimeSnapshot, TimerSnapshot, WorkerSnapshot};
+pub use observer::{LookUpSnapshot, Observer, PortSnapshot, Snapshot, TimeSnapshot, TimerSnapshot, WorkerSnapshot};
 pub use offline::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport, bench, replay, step};
 pub use packets::{
     Access, Bytes, Checksum, Cut, FrameConfig, FrameError, FrameHolders, FramePool, HEADER, Kind, Received, Refused,

@@ -190,7 +190,15 @@ mod tests {
         twice.add(&[], 1);
         let controllers = vec![("toy".to_owned(), vec![connect, loss, twice])];
         let status = Status { instance: "ed\"ge".into(), uptime_ms: 1500, ..Status::default() };
-        Seen { status, counters, tables, times: Vec::new(), asked: vec!["toy".into(), "mute".into()], controllers }
+        Seen {
+            status,
+            counters,
+            tables,
+            times: Vec::new(),
+            look_ups: Vec::new(),
+            asked: vec!["toy".into(), "mute".into()],
+            controllers,
+        }
     }
 
     /// The lines about a family.

@@ -305,6 +305,18 @@ pub const FIGURES: &[Figure] = &[
     counter("table_refused_insertions_total", &["table"], "Insertions that a full table refused", |seen, add| {
         seen.counters.tables_full.iter().for_each(|(table, count)| add(&[table], *count));
     }),
+    counter(
+        "table_look_ups_total",
+        &["table"],
+        "Look-ups of packets in a table; while `millrace timing` measures, since then",
+        |seen, add| seen.look_ups.iter().for_each(|own| add(&[&own.table], own.count)),
+    ),
+    counter(
+        "table_missed_look_ups_total",
+        &["table"],
+        "Look-ups of packets that found nothing; while `millrace timing` measures, since then",
+        |seen, add| seen.look_ups.iter().for_each(|own| add(&[&own.table], own.missed)),
+    ),
     counter("timer_runs_total", &["timer"], "Times that a timer began to run", |seen, add| {
         seen.counters.timers.iter().for_each(|(timer, own)| add(&[timer], own.runs));
     }),

@@ -17,7 +17,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn seen() -> Seen {
     let status = Status { instance: "edge".into(), workers: 2, ..Status::default() };
     let (tables, times) = (Vec::new(), Vec::new());
-    Seen { status, counters: Counters::default(), tables, times, asked: Vec::new(), controllers: Vec::new() }
+    let (look_ups, asked, controllers) = (Vec::new(), Vec::new(), Vec::new());
+    Seen { status, counters: Counters::default(), tables, times, look_ups, asked, controllers }
 }
 
 fn settings(listen: &str, hosts: &[&str]) -> Metrics {

@@ -254,8 +254,8 @@ impl<'l, 'a> Sequence<'l, 'a> {
             },
             // Only the kernel's part of a program has any.
             Op::Tap { .. } => {}
-            // The model has times of its own.
-            Op::Time { .. } => {}
+            // The model has times of its own, and its tables are those of a trace.
+            Op::Time { .. } | Op::Found { .. } => {}
             Op::Pass { .. } => {
                 self.run(Unit::LocalMemory, 3);
                 self.open = None;

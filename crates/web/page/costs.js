@@ -8,8 +8,8 @@ const AGAIN = 500;
 
 export class CostsView {
   constructor(find, { attempt, mayWrite }) {
-    Object.assign(this, { attempt, mayWrite, selected: null, found: { left_ms: 0, measured_ms: 0, ppfs: [] }, timer: 0 });
-    for (const id of ["timing", "timing-seconds", "timing-stop", "timing-about", "times", "histogram", "accesses",
+    Object.assign(this, { attempt, mayWrite, selected: null, found: { left_ms: 0, measured_ms: 0, ppfs: [], tables: [] }, timer: 0 });
+    for (const id of ["timing", "timing-seconds", "timing-stop", "timing-about", "times", "look-ups", "histogram", "accesses",
       "accesses-measure"]) this[id] = find(id);
     this.timing.addEventListener("submit", (event) => { event.preventDefault(); attempt(() => this.measure()); });
     this["timing-stop"].addEventListener("click", () => attempt(async () => { await ask("timing", "DELETE"); await this.open(); }));
@@ -32,7 +32,7 @@ export class CostsView {
   }
 
   render() {
-    const { left_ms: left, measured_ms: measured, ppfs, error } = this.found;
+    const { left_ms: left, measured_ms: measured, ppfs, tables, error } = this.found;
     this.timing.hidden = !this.mayWrite();
     this["timing-stop"].disabled = left === 0;
     const seconds = (measured / 1000).toFixed(1);
@@ -48,6 +48,9 @@ export class CostsView {
     showTable(this.times, ["PPF", "Engine", "Packets", "Mean", "50 %", "90 %", "99 %", "Of all time"], rows,
       measured > 0 ? "No packet came." : "");
     if (focused) [...this.times.querySelectorAll("button")].find((own) => own.textContent === focused)?.focus();
+    const found = tables.map((own) => [own.table, ...[whole(own.count), whole(own.missed),
+      `${(own.missed * 100 / own.count).toFixed(1)} %`].map((cell) => [cell, "number"])]);
+    showTable(this["look-ups"], ["Table", "Look-ups", "Found nothing", "Of all"], found, "");
     this.showHistogram(ppfs.find((own) => own.ppf === this.selected));
   }
 

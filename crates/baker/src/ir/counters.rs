@@ -2,7 +2,8 @@
 //!
 //! Every engine counts into one block per worker with this order: packets put to each channel, packets dropped for each
 //! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters. A
-//! program whose time is measured has [`PpfTimes`] behind them. Readers add up the workers' blocks.
+//! program whose time is measured has [`PpfTimes`] behind them, and look-ups of each table. Readers add up the workers'
+//! blocks.
 
 use super::ppf_times::PpfTimes;
 use super::program::*;
@@ -15,6 +16,7 @@ pub struct CounterSlots {
     timers: usize,
     user: Vec<usize>,
     times: Option<PpfTimes>,
+    look_ups: Option<usize>,
     len: usize,
 }
 
@@ -36,7 +38,9 @@ impl CounterSlots {
             .collect();
         let times = program.timed.then(|| PpfTimes::new(program, len));
         len = times.as_ref().map_or(len, PpfTimes::end);
-        CounterSlots { drops, full, timers, user, times, len }
+        let look_ups = program.timed.then_some(len);
+        len = look_ups.map_or(len, |first| first + 2 * program.tables.len());
+        CounterSlots { drops, full, timers, user, times, look_ups, len }
     }
 
     /// Number of slots.
@@ -78,5 +82,10 @@ impl CounterSlots {
     /// How long packets were in PPFs, where that is measured.
     pub fn times(&self) -> Option<&PpfTimes> {
         self.times.as_ref()
+    }
+
+    /// Look-ups in a table, and behind them those that found nothing, where that is counted.
+    pub fn look_ups(&self, table: TableId) -> Option<usize> {
+        self.look_ups.map(|first| first + 2 * table.0 as usize)
     }
 }

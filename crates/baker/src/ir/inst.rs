@@ -320,6 +320,14 @@ pub enum Op {
         /// One value per field of the key's layout.
         key: Vec<Value>,
     },
+    /// A look-up in the table has given this pointer, which is counted where the program is measured. A note, as
+    /// [`Op::Time`] is.
+    Found {
+        /// The table.
+        table: TableId,
+        /// The pointer.
+        entry: Value,
+    },
     /// Whether an entry pointer is null; 1 bit.
     IsNull(Value),
     /// A field of an entry. The pointer is not null.

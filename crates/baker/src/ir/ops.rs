@@ -146,6 +146,7 @@ impl Op {
             Op::HoldGet { .. } => const { &Row::effect("hold_get", &[Bits(64)], To::Packet, Other) },
 
             Op::Lookup { .. } => const { &Row::value("lookup", &[], To::Declared, Other).not_while_locked() },
+            Op::Found { .. } => const { &Row::effect("found", &[Entry], To::None, Other) },
             Op::IsNull(_) => const { &Row::value("is_null", &[Entry], To::Bits(1), Other) },
             Op::EntryLoad { .. } => const { &Row::value("entry_load", &[Entry], To::Declared, Other) },
             Op::EntryStore { .. } => {
@@ -176,7 +177,7 @@ impl Op {
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
             Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } | Op::Time { .. } | Op::Fence => {}
-            Op::Cast(_, a) | Op::IsNull(a) => visit(a),
+            Op::Cast(_, a) | Op::IsNull(a) | Op::Found { entry: a, .. } => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);
                 visit(b);

@@ -306,6 +306,7 @@ impl Names<'_> {
                 format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
             }
             Op::Time { ppf } => format!("{name} {}", name_of(&self.program.ppfs, ppf.0, "PPF", |p| &p.name)),
+            Op::Found { table, entry } => format!("{name} {} v{}", self.table(*table), entry.0),
             Op::Drop { packet, reason } => {
                 format!("{name} v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
             }

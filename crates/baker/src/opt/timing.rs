@@ -1,4 +1,4 @@
-//! A program that measures how long packets are in each PPF.
+//! A program that measures how long packets are in each PPF, and how often look-ups find nothing.
 //!
 //! A PPF notes the time when a packet enters it ([`Op::Time`]): what has passed since the last note was spent in the
 //! PPF that was noted then. Where a PPF goes on behind a put, which has taken the packet through others, it notes that
@@ -6,11 +6,14 @@
 //! all PPFs add up to that of the program. A packet that the kernel hands over to workers, which begin the PPF again,
 //! is there twice.
 //!
+//! Behind each look-up in a hash table or among routes there is a note of what it has found ([`Op::Found`]). Arrays
+//! have all of their entries.
+//!
 //! Notes are effects as counters are: no pass moves or joins them, and what stands between them stays between them,
 //! but for arithmetic and look-ups that need not be where they are written.
 
 use super::division::is_last;
-use crate::ir::{Inst, Op, PpfId, Program, Target};
+use crate::ir::{Inst, Op, PpfId, Program, TableKind, Target};
 
 /// The program with notes. It is not optimised yet.
 pub fn timed(program: &Program) -> Program {
@@ -24,11 +27,22 @@ pub fn timed(program: &Program) -> Program {
             matches!(target, Some(Target::Ppf(_))) && !is_last(body, block, inst)
         };
         for (block, insts) in to.body.blocks.iter_mut().map(|block| &mut block.insts).enumerate() {
-            for inst in (0..insts.len()).rev().filter(|inst| is_left(block, *inst)) {
-                insts.insert(inst + 1, note.clone());
+            for inst in (0..insts.len()).rev() {
+                if is_left(block, inst) {
+                    insts.insert(inst + 1, note.clone());
+                } else if let Some(op) = found(program, &insts[inst]) {
+                    insts.insert(inst + 1, Inst { result: None, op, span: None });
+                }
             }
         }
         to.body.blocks[0].insts.insert(0, note);
     }
     timed
+}
+
+/// The note of a look-up that may find nothing.
+fn found(program: &Program, inst: &Inst) -> Option<Op> {
+    let (Op::Lookup { table, .. }, Some(entry)) = (&inst.op, inst.result) else { return None };
+    let may_miss = program.tables[table.0 as usize].kind != TableKind::Array;
+    may_miss.then_some(Op::Found { table: *table, entry })
 }

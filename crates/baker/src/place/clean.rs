@@ -5,11 +5,11 @@ use crate::ir::{Body, Inst, Op, Times};
 /// For each block the index of its first change, or the number of its instructions; `None` where a path comes to it
 /// with changes.
 ///
-/// A touch of an entry's time of use is no change: it is done again at once. Nor is a note of the time.
+/// A touch of an entry's time of use is no change: it is done again at once. Nor is a note of the time or of a look-up.
 pub(super) fn clean(body: &Body, times: &Times) -> Vec<Option<usize>> {
     let changes = |inst: &Inst| {
         let creates = matches!(inst.op, Op::Copy { .. } | Op::Create | Op::HoldGet { .. } | Op::Extern { .. });
-        let is_note = matches!(inst.op, Op::Time { .. });
+        let is_note = matches!(inst.op, Op::Time { .. } | Op::Found { .. });
         creates || !(inst.op.is_pure() || is_note || times.is_touch(body, &inst.op))
     };
     let first = |block: usize| {

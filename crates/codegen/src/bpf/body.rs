@@ -251,6 +251,12 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 kernel.time(state, Some(*ppf))?;
                 None
             }
+            Op::Found { table, entry } => {
+                let (entry, _) = self.entry(*entry)?;
+                let null = kernel.builder.build_int_compare(IntPredicate::EQ, entry, kernel.long(0), "")?;
+                kernel.looked_up(state, *table, null)?;
+                None
+            }
             Op::Drop { reason, .. } => {
                 kernel.drop_packet(state, *reason)?;
                 None

@@ -1,7 +1,8 @@
-//! How long packets are in PPFs, where a program measures it: as `lower/time.rs`, by the kernel's clock.
+//! How long packets are in PPFs, and what look-ups find, where a program measures it: as `lower/time.rs`, by the
+//! kernel's clock.
 
-use baker::ir::{PpfId, PpfTimes};
-use inkwell::values::PointerValue;
+use baker::ir::{PpfId, PpfTimes, TableId};
+use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
@@ -9,6 +10,15 @@ use super::state::Field;
 use crate::lower::{Memory, Res};
 
 impl<'c> Kernel<'c, '_> {
+    /// A look-up in a table has found nothing, or something.
+    pub(super) fn looked_up(&self, state: PointerValue<'c>, table: TableId, nothing: IntValue<'c>) -> Res<()> {
+        let slot = self.look_ups(table)?;
+        self.count_slot(state, slot)?;
+        let counters = self.pointer(state, Field::Counters)?;
+        let missed = self.builder.build_int_z_extend(nothing, self.i64, "")?;
+        self.add_to(self.at(counters, (slot as u64 + 1) * 8)?, missed)
+    }
+
     /// From here on time is spent in a PPF; `None`: between packets.
     pub(super) fn time(&self, state: PointerValue<'c>, ppf: Option<PpfId>) -> Res<()> {
         let (builder, times) = (&self.builder, *self.times()?);

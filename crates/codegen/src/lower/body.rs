@@ -248,6 +248,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.time(ctx, Some(*ppf))?;
                 None
             }
+            Op::Found { table, entry } => {
+                let null = module.builder.build_is_null(self.entry(*entry)?.0, "")?;
+                module.looked_up(ctx, *table, null)?;
+                None
+            }
             Op::Drop { packet, reason } => {
                 module.drop_packet(ctx, self.packet(*packet)?, *reason)?;
                 None

@@ -1,4 +1,4 @@
-//! How long packets are in PPFs, where a program measures it: see [`baker::opt::timing`].
+//! How long packets are in PPFs, and what look-ups find, where a program measures it: see [`baker::opt::timing`].
 //!
 //! ```text
 //! interval = clock - block[since]                 block: the worker's counters
@@ -10,7 +10,7 @@
 
 use std::mem::offset_of;
 
-use baker::ir::{PpfId, PpfTimes};
+use baker::ir::{PpfId, PpfTimes, TableId};
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
@@ -23,6 +23,11 @@ impl<'c> Core<'c, '_> {
     /// Where the program counts times; an error where it measures none.
     pub(crate) fn times(&self) -> Res<&PpfTimes> {
         self.slots.times().ok_or_else(|| CodegenError::Internal("the program measures no times".into()))
+    }
+
+    /// Where the program counts look-ups in a table; an error where it counts none.
+    pub(crate) fn look_ups(&self, table: TableId) -> Res<usize> {
+        self.slots.look_ups(table).ok_or_else(|| CodegenError::Internal("the program counts no look-ups".into()))
     }
 
     /// The bucket of an interval in nanoseconds: [`PpfTimes::bucket_of`]. 64 bits both.
@@ -66,6 +71,14 @@ impl<'c> Module<'c, '_> {
         add(cell(long(PpfTimes::SUM))?, interval)?;
         self.store(slot(times.row())?, long(ppf.map_or(0, PpfTimes::row_of)), 8, Memory::Counter)?;
         self.store(slot(times.since())?, self.clock()?, 8, Memory::Counter)
+    }
+
+    /// A look-up in a table has found nothing, or something.
+    pub(super) fn looked_up(&self, ctx: PointerValue<'c>, table: TableId, nothing: IntValue<'c>) -> Res<()> {
+        let slot = self.look_ups(table)?;
+        self.count_slot(ctx, slot)?;
+        let missed = self.builder.build_int_z_extend(nothing, self.i64, "")?;
+        self.add_to_slot(ctx, self.i32.const_int(slot as u64 + 1, false), missed)
     }
 
     /// A packet has ended, where that is measured.

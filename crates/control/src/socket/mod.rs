@@ -56,5 +56,5 @@ pub use server::{MAX_REQUEST, Server};
 pub use service::{Caller, Service};
 pub use shown::Shown;
 pub use times::{TimeBucket, Times};
-pub use timing::{MAX_TIMING, PpfTiming, Timing};
+pub use timing::{LookUps, MAX_TIMING, PpfTiming, Timing};
 pub use tracer::{MAX_TRACES, Trace, Traces};

@@ -7,14 +7,14 @@ use collectors::Exporter;
 use collectors::ipfix::{Flows, IpfixAgent};
 use collectors::sflow::SflowAgent;
 use dataplane::xdp::{Copies, Front};
-use dataplane::{Capture, Observer, TimeSnapshot};
+use dataplane::{Capture, LookUpSnapshot, Observer, TimeSnapshot};
 use serde_json::json;
 
 use super::protocol::{
     CodeState, ControllerState, Counters, IpfixState, KernelState, SflowState, Status, TableInfo, TimerState,
 };
 use super::shown::Shown;
-use super::timing::PpfTiming;
+use super::timing::{LookUps, PpfTiming};
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
 
@@ -32,6 +32,8 @@ pub struct Seen {
     pub tables: Vec<TableInfo>,
     /// How long packets were in PPFs, where that is measured now.
     pub times: Vec<PpfTiming>,
+    /// Look-ups of packets in tables, likewise.
+    pub look_ups: Vec<LookUps>,
     /// Controllers that have metrics.
     pub asked: Vec<String>,
     /// Those of controllers that have answered.
@@ -111,6 +113,12 @@ impl Overview {
         self.observer.times().into_iter().filter_map(of).collect()
     }
 
+    /// Look-ups in tables that packets made, where that is measured now.
+    pub(super) fn look_ups(&self) -> Vec<LookUps> {
+        let some = self.observer.look_ups().into_iter().filter(|own| own.count > 0);
+        some.map(|LookUpSnapshot { table, count, missed }| LookUps { table, count, missed }).collect()
+    }
+
     /// Looks at everything that is counted, for monitoring: in this time at most, so what controllers have not said by
     /// then is missing. No worker and no other client waits for it.
     pub fn look(&self, patience: Duration) -> Seen {
@@ -125,7 +133,8 @@ impl Overview {
         let targets: Vec<_> = self.registry.all().into_iter().filter(offer).collect();
         let asked = targets.iter().map(|target| target.name.to_owned()).collect();
         let controllers = targets.into_iter().filter_map(ask).collect();
-        Seen { status, counters, tables: shown.sizes(), times: self.times(), asked, controllers }
+        let (times, look_ups) = (self.times(), self.look_ups());
+        Seen { status, counters, tables: shown.sizes(), times, look_ups, asked, controllers }
     }
 
     /// What runs, and what becomes of it.

@@ -33,9 +33,23 @@ pub struct Timing {
     pub measured_ms: u64,
     /// The PPFs that packets came to, in the program's order.
     pub ppfs: Vec<PpfTiming>,
+    /// The tables that packets looked something up in.
+    #[serde(default)]
+    pub tables: Vec<LookUps>,
     /// Why it is still measured, where it should not be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Look-ups of packets in a table; of arrays there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LookUps {
+    /// The table.
+    pub table: String,
+    /// How many.
+    pub count: u64,
+    /// How many of them found nothing.
+    pub missed: u64,
 }
 
 /// How long packets were in a PPF. Of one that goes on behind a put of a copy each piece counts by itself.
@@ -177,7 +191,8 @@ fn milliseconds(time: Duration) -> u64 {
 
 /// What is measured since then.
 fn look(overview: &Overview, since: Instant) -> Timing {
-    Timing { left_ms: 0, measured_ms: milliseconds(since.elapsed()), ppfs: overview.times(), error: None }
+    let (ppfs, tables) = (overview.times(), overview.look_ups());
+    Timing { left_ms: 0, measured_ms: milliseconds(since.elapsed()), ppfs, tables, error: None }
 }
 
 /// Waits until it is over, and has the other program take over again.

@@ -23,7 +23,7 @@ use crate::xdp::{Copies, FastPath, Front, Progress};
 pub(crate) use port::ObservedPort;
 use program::Before;
 pub(crate) use program::Observed;
-pub use snapshot::{PortSnapshot, Snapshot, TimeSnapshot, TimerSnapshot, WorkerSnapshot};
+pub use snapshot::{LookUpSnapshot, PortSnapshot, Snapshot, TimeSnapshot, TimerSnapshot, WorkerSnapshot};
 
 /// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to
 /// program.
@@ -135,6 +135,11 @@ impl Observer {
     /// How long packets were in PPFs since that is measured; empty where it is not.
     pub fn times(&self) -> Vec<TimeSnapshot> {
         self.now().times()
+    }
+
+    /// Look-ups in tables since that is measured, arrays left out; empty where it is not.
+    pub fn look_ups(&self) -> Vec<LookUpSnapshot> {
+        self.now().look_ups()
     }
 
     /// The counters now. What is no more counted is left out.

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{
-    ChannelId, CounterId, CounterSlots, DropId, PpfId, PpfTimes, Program, Source, TableId, Target, TimerId,
+    ChannelId, CounterId, CounterSlots, DropId, PpfId, PpfTimes, Program, Source, TableId, TableKind, Target, TimerId,
 };
 
-use super::snapshot::{Snapshot, TimeSnapshot, TimerSnapshot};
+use super::snapshot::{LookUpSnapshot, Snapshot, TimeSnapshot, TimerSnapshot};
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
 use crate::xdp::KernelPart;
@@ -70,6 +70,16 @@ impl Observed {
             nanoseconds: self.sum(times.sum(id)),
         };
         (0..).map(PpfId).zip(&self.program.ppfs).map(of).collect()
+    }
+
+    /// Look-ups in this program's tables; empty where they are not counted.
+    pub(super) fn look_ups(&self) -> Vec<LookUpSnapshot> {
+        let slots = CounterSlots::new(&self.program);
+        let of = |(id, table): (TableId, &baker::ir::Table)| {
+            let slot = slots.look_ups(id).filter(|_| table.kind != TableKind::Array)?;
+            Some(LookUpSnapshot { table: table.name.clone(), count: self.sum(slot), missed: self.sum(slot + 1) })
+        };
+        (0..).map(TableId).zip(&self.program.tables).filter_map(of).collect()
     }
 
     /// What a slot has on all workers and in the kernel.

@@ -81,6 +81,17 @@ pub struct TimerSnapshot {
     pub entries: u64,
 }
 
+/// Look-ups of packets in a table since they are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookUpSnapshot {
+    /// The table.
+    pub table: String,
+    /// How often packets looked something up in it.
+    pub count: u64,
+    /// How often they found nothing.
+    pub missed: u64,
+}
+
 /// How long packets were in a PPF since its time is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeSnapshot {

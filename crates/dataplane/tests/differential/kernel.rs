@@ -308,7 +308,9 @@ fn random_programs_in_the_kernel() {
     if wanted >= 500 {
         assert!(tally.at_tc >= wanted / 10, "{} programs of traffic control", tally.at_tc);
         assert!(tally.with_operations > 0, "no program of traffic control keeps a checksum");
-        let not_here = ["injected", "create", "extern", "staged", "conflicts", "choices", "fanned_out"];
+        // What the kernel hands over is looked up once more, so look-ups are not compared.
+        let not_here =
+            ["injected", "create", "extern", "staged", "conflicts", "choices", "fanned_out", "looked_up", "missed"];
         let missing: Vec<_> = tally.seen.missing().into_iter().filter(|name| !not_here.contains(name)).collect();
         assert_eq!(missing, [""; 0], "the programs never came to this");
     }

@@ -60,6 +60,9 @@ pub struct Seen {
     pub injected: u64,
     /// Packets that timers sent.
     pub timed: u64,
+    /// Look-ups that were counted, and those that found nothing.
+    pub looked_up: u64,
+    pub missed: u64,
     /// Received packets that left more than once.
     pub multiplied: u64,
     /// Packets that left longer or shorter than they came.
@@ -107,6 +110,8 @@ impl Seen {
             (&mut self.to_controllers, other.to_controllers),
             (&mut self.injected, other.injected),
             (&mut self.timed, other.timed),
+            (&mut self.looked_up, other.looked_up),
+            (&mut self.missed, other.missed),
             (&mut self.multiplied, other.multiplied),
             (&mut self.resized, other.resized),
             (&mut self.truncated, other.truncated),
@@ -140,6 +145,8 @@ impl Seen {
             ("to_controllers", self.to_controllers),
             ("injected", self.injected),
             ("timed", self.timed),
+            ("looked_up", self.looked_up),
+            ("missed", self.missed),
             ("multiplied", self.multiplied),
             ("resized", self.resized),
             ("truncated", self.truncated),
@@ -175,6 +182,29 @@ impl Seen {
             self.to_controllers += u64::from(matches!(output.end, End::Controller(_)));
             self.resized += u64::from(output.bytes.len() != packet.len());
         }
+    }
+
+    /// Engines that count look-ups count the same ones, of each table all and those that found nothing: their last
+    /// slots.
+    fn look_ups(&mut self, program: &Program, measured: &[(&str, Vec<u64>)]) -> Result<(), String> {
+        let own = |counters: &[u64]| counters[counters.len() - 2 * program.tables.len()..].to_vec();
+        let Some(((first, wanted), others)) = measured.split_first() else { return Ok(()) };
+        let wanted = own(wanted);
+        for (name, counters) in others {
+            let found = own(counters);
+            if found != wanted {
+                return Err(format!("look-ups: {first} {wanted:?}, {name} {found:?}"));
+            }
+        }
+        for (table, counted) in program.tables.iter().zip(wanted.chunks(2)) {
+            let is_counted = table.kind != TableKind::Array;
+            if counted[1] > counted[0] || (counted[0] > 0 && !is_counted) {
+                return Err(format!("look-ups in {}: {counted:?}", table.name));
+            }
+            self.looked_up += counted[0];
+            self.missed += counted[1];
+        }
+        Ok(())
     }
 
     pub fn state(&mut self, program: &Program, stepper: &Stepper) {
@@ -340,6 +370,9 @@ pub fn compare_with(
         same_state(program, name, &interp, native).map_err(|error| format!("{}: {error}", at()))?;
     }
     seen.state(program, &interp);
+    let counted = interp.counters().len();
+    let measured = natives.iter().filter(|(_, native)| native.counters().len() > counted);
+    seen.look_ups(program, &measured.map(|(name, native)| (*name, native.counters())).collect::<Vec<_>>())?;
     Ok(seen)
 }
 

@@ -81,6 +81,7 @@ pub fn look(client: &mut Client) -> Result<Seen, ClientError> {
     }
     let (status, counters) = (client.ask(&Request::Status)?, client.ask(&Request::Counters)?);
     let timing: Timing = client.ask(&Request::TimingShow)?;
-    let times = if timing.left_ms > 0 { timing.ppfs } else { Vec::new() };
-    Ok(Seen { status, counters, tables: client.ask(&Request::Tables)?, times, asked, controllers: answers })
+    let Timing { ppfs: times, tables: look_ups, .. } = if timing.left_ms > 0 { timing } else { Timing::default() };
+    let tables = client.ask(&Request::Tables)?;
+    Ok(Seen { status, counters, tables, times, look_ups, asked, controllers: answers })
 }

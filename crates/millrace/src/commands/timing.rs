@@ -7,7 +7,7 @@ use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use cli::report::{grouped, interval, table};
-use control::socket::{MAX_TIMING, PpfTiming, Request, Timing};
+use control::socket::{LookUps, MAX_TIMING, PpfTiming, Request, Timing};
 
 /// Between two looks whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
@@ -83,6 +83,14 @@ fn text(timing: &Timing) -> String {
     };
     let header = ["PPF", "engine", "packets", "mean", "50 %", "90 %", "99 %", "of all time"];
     table(&mut out, &header, timing.ppfs.iter().map(row).collect());
+    if !timing.tables.is_empty() {
+        let row = |own: &LookUps| {
+            let share = format!("{:.1} %", own.missed as f64 * 100.0 / own.count.max(1) as f64);
+            vec![own.table.clone(), grouped(own.count), grouped(own.missed), share]
+        };
+        out.push('\n');
+        table(&mut out, &["table", "look-ups", "found nothing", "of all"], timing.tables.iter().map(row).collect());
+    }
     out
 }
 

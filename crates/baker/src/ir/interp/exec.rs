@@ -316,6 +316,13 @@ impl Machine {
             }
             // Packets go through one after the other.
             Op::Lock { .. } | Op::Unlock { .. } | Op::Fence | Op::Time { .. } => return Ok(()),
+            Op::Found { table, entry } => {
+                if let Some(slot) = self.slots.look_ups(*table) {
+                    self.count(slot, 1);
+                    self.count(slot + 1, u64::from(get(*entry) == NULL));
+                }
+                return Ok(());
+            }
             Op::Insert { table, key, value, new } => {
                 self.argue(frame, *table, key, value);
                 let (key, value) = self.arguments.split_at(key.len());

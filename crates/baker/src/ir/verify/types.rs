@@ -221,6 +221,10 @@ impl<'a> Checker<'a> {
                     self.expect_result(inst, Ty::Entry(table.value));
                 }
             }
+            Op::Found { table, entry } => match self.program.tables.get(table.0 as usize) {
+                Some(table) if self.program.timed => self.expect(*entry, Ty::Entry(table.value)),
+                _ => self.error(format!("look-ups in table {}, which are not counted", table.0)),
+            },
             Op::EntryLoad { entry, field } => {
                 if let Some(width) = self.entry_field(*entry, *field) {
                     self.expect_result(inst, Ty::Int(width));
