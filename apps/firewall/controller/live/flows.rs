@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lab::RawPort;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::ipfix::{Collected, Record, address, number, short};
 use crate::network::{Firewall, PATIENCE, must};
@@ -206,6 +206,8 @@ fn flows_are_told_to_the_byte(devices: &[(&str, &str)]) {
         .map(|own| (number(own, 136), number(own, 298), number(own, 299)));
     assert_eq!(refused_is_told.collect::<Vec<_>>(), [(DONE, 1, 1)]);
     assert!(seen.records.iter().all(|own| ends(own).2 != end("10.0.1.11:22")), "what a rule denies is no flow");
+    let ping = seen.records.iter().find(|own| ends(own) == ended[2].0).unwrap();
+    assert_eq!([7, 11].map(|port| number(ping, port)), [0, 8 << 8], "type and code of an echo request");
     let names = |flow| seen.records.iter().find(|own| ends(own) == flow).unwrap()[&96].clone();
     assert_eq!((names(last), names(ended[2].0), names(ended[3].0)), (b"web".to_vec(), b"ping".to_vec(), Vec::new()));
     // Nobody wants them any more.
@@ -247,6 +249,23 @@ fn mistakes_are_told() {
         let error = firewall.ask(words).failed_in_one_line(1);
         assert!(error.contains(said), "{words:?}: {error}");
     }
+    // All that fit are ended: a limit would not be heeded.
+    let with = json!({ "port": 80, "limit": 1 });
+    let request = json!({ "request": "query", "controller": "firewall", "query": "kill", "with": with });
+    let answer = firewall.request(&request);
+    assert!(answer.contains("there is no `limit` to that"), "{answer}");
     assert_eq!(firewall.ask(&["flows"]).ok(), "0 of 0 that fit, of 0 in all; counted for 1 s\n");
     firewall.stop();
+}
+
+#[test]
+fn a_program_that_counts_nothing_is_run_all_the_same() {
+    let ipfix = "[ipfix]\ncollectors = [\"127.0.0.1\"]\n\n[controllers.firewall]";
+    let changes = [("[controllers.firewall]", ipfix)];
+    let firewall = Firewall::start_own(&changes, |text| text.replace("counted[", "sums["));
+    assert!(firewall.ask(&["flows"]).failed_in_one_line(1).contains("the program has no table flow.counted"));
+    assert!(pings(&firewall.outside, "10.0.1.80"));
+    firewall.reload(&changes).ok();
+    let (_, said) = firewall.stop();
+    assert!(said.contains("collectors get no flows: the program has no table flow.counted"), "{said}");
 }

@@ -4,7 +4,9 @@
 //! inside 10.0.1.80, .11; 2001:db8:1::80 ── lan  Millrace  wan ── outside 10.0.9.5, 2001:db8:1::5
 //! ```
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use lab::{LinkConfig, Namespace, Running, Signal, veth};
@@ -20,6 +22,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Ethernet addresses of the hosts inside and outside.
 pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// The program's files.
+const PROGRAM: [(&str, &str); 5] = [
+    ("firewall.baker", include_str!("../../firewall.baker")),
+    ("flow.baker", include_str!("../../flow.baker")),
+    ("parse.baker", include_str!("../../parse.baker")),
+    ("record.baker", include_str!("../../record.baker")),
+    ("rules.baker", include_str!("../../rules.baker")),
+];
 
 pub fn must<T>(result: lab::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
@@ -38,6 +49,20 @@ pub struct Firewall {
 impl Firewall {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced.
     pub fn start(changes: &[(&str, &str)]) -> Firewall {
+        Firewall::run(changes, |_| "firewall".to_owned())
+    }
+
+    /// The same with a program of one's own: its files with their text changed.
+    pub fn start_own(changes: &[(&str, &str)], change: impl Fn(&str) -> String) -> Firewall {
+        Firewall::run(changes, |runtime| {
+            for (name, text) in PROGRAM {
+                runtime.write(name, &change(text));
+            }
+            runtime.path("firewall.baker")
+        })
+    }
+
+    fn run(changes: &[(&str, &str)], program: impl Fn(&Runtime) -> String) -> Firewall {
         let ns = must(Namespace::new("firewall"));
         let hosts = [("inside", "lan", INSIDE_MAC), ("outside", "wan", OUTSIDE_MAC)].map(|(name, port, mac)| {
             let host = must(Namespace::new(name));
@@ -53,7 +78,7 @@ impl Firewall {
         });
         let runtime = Runtime::new();
         let config = runtime.write("firewall.toml", &configuration(changes));
-        let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "firewall", "-c", &config]);
+        let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &program(&runtime), "-c", &config]);
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
         must(millrace.wait_for_start(PATIENCE));
         let [inside, outside] = hosts;
@@ -74,6 +99,15 @@ impl Firewall {
     /// The same, for an answer in JSON.
     pub fn json(&self, arguments: &[&str]) -> Json {
         self.runtime.json(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Its answer to a request on its socket, which no command makes.
+    pub fn request(&self, request: &Json) -> String {
+        let mut socket = UnixStream::connect(self.runtime.path("socket")).unwrap();
+        writeln!(socket, "{request}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(socket).read_line(&mut answer).unwrap();
+        answer
     }
 
     /// Where it runs.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use dataplane::controller::{NameError, NamedTables, Record, Table};
 use dataplane::monotonic_ns;
 
+/// The table that says whether flows are counted.
+pub const COUNTED: &str = "flow.counted";
 /// So long after a look at flows they are still counted.
 const AFTER_LOOK: u64 = 60_000_000_000;
 
@@ -25,7 +27,7 @@ impl Counting {
     /// Of a program.
     pub fn new(tables: &NamedTables) -> Result<Counting, NameError> {
         Ok(Counting {
-            counted: tables.table("flow.counted")?,
+            counted: tables.table(COUNTED)?,
             recorded: tables.table("flow.recorded")?,
             active: tables.table("flow.active_timeout")?,
             looked: None,

@@ -9,7 +9,7 @@
 //! | `rule` | a rule, and which rules are never reached |
 //! | `compile` | rules to look-up tables; `addresses` and `services` are the classes of their fields, `rows` the array |
 //! | `denied` | a denied packet as a line of the log |
-//! | `flow`, `flows`, `rates` | flows as the program has them, and as operators see them |
+//! | `flow`, `flows` | flows as the program has them, and as operators see them: `filter` says which, `rates` how fast |
 //! | `counting` | when the program counts and records them |
 //! | `record` | what a flow has carried, for collectors of IPFIX |
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ mod commands;
 mod compile;
 mod counting;
 mod denied;
+mod filter;
 mod flow;
 mod flows;
 mod queries;
@@ -30,6 +31,8 @@ mod rule;
 mod run;
 mod services;
 mod settings;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::counting::Counting;
-use super::flows::{Filter, Flows};
+use super::filter::Filter;
+use super::flows::Flows;
 
 /// Its queries.
 pub const OFFERS: &[Offer] = &[
@@ -27,6 +28,9 @@ pub fn answer(flows: &mut Flows, counting: &Counting, names: &[String], name: &s
         "kill" if !filter.is_narrow() => {
             let message = "which flows? accepted: `address`, `port`, `protocol`, `state`, `rule`";
             Err(QueryError::Bad(message.into()))
+        }
+        "kill" if filter.limit.is_some() => {
+            Err(QueryError::Bad("all that fit are ended; there is no `limit` to that".into()))
         }
         "kill" => Ok(json!({ "killed": flows.kill(&filter, names, counting.records())? })),
         _ => Err(QueryError::Unknown(format!("no query {name:?}"))),

@@ -60,9 +60,11 @@ impl FlowRecord {
             now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)
         };
         let [client, server] = self.key.ends(self.low_first);
-        // Collectors have the type in the upper half and the code in the lower, as NetFlow had them.
-        let is_icmp = self.key.is_icmp();
-        let server = if is_icmp { SocketAddr::new(server.ip(), server.port() << 8) } else { server };
+        // Collectors have type and code in the second port, and nothing in the first, as NetFlow had them.
+        let (client, server) = match self.key.is_icmp() {
+            true => (SocketAddr::new(client.ip(), 0), SocketAddr::new(server.ip(), server.port() << 8)),
+            false => (client, server),
+        };
         Flow {
             client,
             server,
@@ -131,6 +133,6 @@ mod tests {
         let mut bytes = bytes();
         (bytes[36], bytes[34], bytes[35]) = (1, 0, 8);
         let flow = FlowRecord::read(&bytes).unwrap().flow(0, SystemTime::now(), |_| String::new());
-        assert_eq!((flow.client.port(), flow.server.port()), (40000, 0x0800));
+        assert_eq!((flow.client.port(), flow.server.port()), (0, 0x0800));
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use baker::ir::Program;
 use control::application::{CompiledSettings, Given, QueryError};
 use dataplane::controller::{Event, Link, NameError, Punted};
 use dataplane::monotonic_ns;
 
 use super::application::install;
-use super::counting::Counting;
+use super::counting::{COUNTED, Counting};
 use super::denied::Denied;
 use super::flows::{Flows, rule_name};
 use super::queries;
@@ -32,14 +33,22 @@ pub struct Settings {
 pub fn run(given: &Given<Settings>, link: &mut Link) -> Result<(), String> {
     let text = |error: NameError| error.to_string();
     let denied = Denied::new(link).map_err(text)?;
-    let mut flows = Flows::new(link.tables()).map_err(text)?;
-    let mut counting = Counting::new(link.tables()).map_err(text)?;
+    // A program of one's own may follow flows in another way.
+    let mut counted = match counts(link.program()) {
+        true => Some((Flows::new(link.tables()).map_err(text)?, Counting::new(link.tables()).map_err(text)?)),
+        false => None,
+    };
+    if counted.is_none() && given.flows.wanted().is_some() {
+        tracing::warn!("collectors get no flows: the program has no table {COUNTED}");
+    }
     let mut settings = settings_of(&given.reloads.begun());
     given.reloads.wakes(link.waker());
     given.queries.wakes(link.waker());
     loop {
-        let recorded = given.flows.wanted();
-        counting.set(settings.accounting, recorded)?;
+        if let Some((flows, counting)) = &mut counted {
+            counting.set(settings.accounting, given.flows.wanted())?;
+            flows.tidy();
+        }
         match link.receive(PAUSE) {
             Event::Packet(packet) if packet.channel() == RECORDS => tell(given, &packet, &settings.names),
             Event::Packet(packet) => denied.log(&packet),
@@ -52,12 +61,19 @@ pub fn run(given: &Given<Settings>, link: &mut Link) -> Result<(), String> {
             Ok(())
         });
         given.queries.answer(|name, with| {
+            let Some((flows, counting)) = &mut counted else {
+                return Err(QueryError::NotFound(format!("the program has no table {COUNTED}")));
+            };
             counting.look();
-            counting.set(settings.accounting, recorded).map_err(QueryError::Bad)?;
-            queries::answer(&mut flows, &counting, &settings.names, name, with)
+            counting.set(settings.accounting, given.flows.wanted()).map_err(QueryError::Bad)?;
+            queries::answer(flows, counting, &settings.names, name, with)
         });
-        flows.tidy();
     }
+}
+
+/// Whether a program can count what flows carry.
+fn counts(program: &Program) -> bool {
+    program.tables.iter().any(|table| table.name == COUNTED)
 }
 
 /// Tells collectors of a flow.

@@ -221,8 +221,8 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         if declared.kind == TableKind::Hash {
             // An entry of more than a line begins anywhere in one.
             let stride = module.hash_entry(declared)?.stride as u64;
-            let beyond = [LINE, stride - 1].into_iter().filter(|_| stride > LINE);
-            beyond.map(|at| module.prefetch(module.at(memory, at)?)).collect::<Res<()>>()?;
+            let mut beyond = [LINE, stride - 1].into_iter().filter(|_| stride > LINE);
+            beyond.try_for_each(|at| module.prefetch(module.at(memory, at)?))?;
         }
         // All else is in the record already.
         builder.build_return(Some(&self.numbered(2 + 2 * look_up, later)?))?;

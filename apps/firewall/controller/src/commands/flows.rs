@@ -12,7 +12,8 @@ use cli::say;
 use cli::watch::Watch;
 use serde_json::Value as Json;
 
-use crate::flows::{Filter, Flow, Listed, Sort, USUAL};
+use crate::filter::{Filter, Sort};
+use crate::flows::{Flow, Listed, USUAL};
 
 /// Which to show, or what to do with them.
 #[derive(clap::Args)]
