@@ -38,9 +38,7 @@ pub fn run(given: &Given<Settings>, link: &mut Link) -> Result<(), String> {
         true => Some((Flows::new(link.tables()).map_err(text)?, Counting::new(link.tables()).map_err(text)?)),
         false => None,
     };
-    if counted.is_none() && given.flows.wanted().is_some() {
-        tracing::warn!("collectors get no flows: the program has no table {COUNTED}");
-    }
+    let mut is_warned = false;
     let mut settings = settings_of(&given.reloads.begun());
     given.reloads.wakes(link.waker());
     given.queries.wakes(link.waker());
@@ -48,6 +46,9 @@ pub fn run(given: &Given<Settings>, link: &mut Link) -> Result<(), String> {
         if let Some((flows, counting)) = &mut counted {
             counting.set(settings.accounting, given.flows.wanted())?;
             flows.tidy();
+        } else if !is_warned && given.flows.wanted().is_some() {
+            is_warned = true;
+            tracing::warn!("collectors get no flows: the program has no table {COUNTED}");
         }
         match link.receive(PAUSE) {
             Event::Packet(packet) if packet.channel() == RECORDS => tell(given, &packet, &settings.names),
