@@ -1,7 +1,7 @@
 //! The running controller: puts rules in force, logs denied packets, tells collectors of flows, answers.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use baker::ir::Program;
 use control::application::{CompiledSettings, Given, QueryError};
@@ -38,17 +38,21 @@ pub fn run(given: &Given<Settings>, link: &mut Link) -> Result<(), String> {
         true => Some((Flows::new(link.tables()).map_err(text)?, Counting::new(link.tables()).map_err(text)?)),
         false => None,
     };
-    let mut is_warned = false;
+    let (mut is_warned, mut looks) = (false, Instant::now());
     let mut settings = settings_of(&given.reloads.begun());
     given.reloads.wakes(link.waker());
     given.queries.wakes(link.waker());
     loop {
-        if let Some((flows, counting)) = &mut counted {
-            counting.set(settings.accounting, given.flows.wanted())?;
-            flows.tidy();
-        } else if !is_warned && given.flows.wanted().is_some() {
-            is_warned = true;
-            tracing::warn!("collectors get no flows: the program has no table {COUNTED}");
+        // Not for each packet: tables are asked.
+        if looks <= Instant::now() {
+            looks = Instant::now() + PAUSE;
+            if let Some((flows, counting)) = &mut counted {
+                counting.set(settings.accounting, given.flows.wanted())?;
+                flows.tidy();
+            } else if !is_warned && given.flows.wanted().is_some() {
+                is_warned = true;
+                tracing::warn!("collectors get no flows: the program has no table {COUNTED}");
+            }
         }
         match link.receive(PAUSE) {
             Event::Packet(packet) if packet.channel() == RECORDS => tell(given, &packet, &settings.names),
