@@ -147,8 +147,8 @@ fn timed(client: &mut Client, forward: impl FnOnce() -> Result<Counted, String>)
         }
         thread::sleep(Duration::from_millis(20));
     }
-    let all: u64 = timing.ppfs.iter().map(|own| own.total_ns).sum();
-    let seen = timing.ppfs.iter().map(|own| own.count).max().unwrap_or_default();
+    let all: u64 = timing.ppfs.iter().map(|own| own.times.total_ns).sum();
+    let seen = timing.ppfs.iter().map(|own| own.times.count).max().unwrap_or_default();
     if seen < counted.arrived {
         return Err(format!("times of {seen} packets, where {} arrived", counted.arrived));
     }

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use control::application::metrics::{Family, Kind, MetricValue};
-use control::socket::{IpfixState, PortState, PpfTiming, Seen, SflowState, TimeBucket, Times, WorkerState};
+use control::socket::{IpfixState, PortState, Seen, SflowState, TimeBucket, Times, WorkerState};
 use dataplane::controller::ControllerState;
 
 /// Adds samples of what was seen: values of labels, and the value.
@@ -83,13 +83,13 @@ const IN_PPFS: RangeInclusive<u32> = 3..=20;
 const OF_CONTROLLERS: RangeInclusive<u32> = 10..=33;
 
 /// Times, a bucket for each power of two.
-fn times(powers: RangeInclusive<u32>, count: u64, sum: u64, counted: &[TimeBucket]) -> MetricValue {
+fn times(powers: RangeInclusive<u32>, counted: &Times) -> MetricValue {
     let mut buckets: Vec<(u64, u64)> = powers.map(|power| (1 << power, 0)).collect();
-    for TimeBucket { below_ns, count } in counted {
+    for TimeBucket { below_ns, count } in &counted.buckets {
         let found = buckets.iter_mut().find(|(bound, _)| below_ns <= bound);
         found.into_iter().for_each(|(_, sum)| *sum += count);
     }
-    MetricValue::Histogram { count, sum, buckets }
+    MetricValue::Histogram { count: counted.count, sum: counted.total_ns, buckets }
 }
 
 /// Times of each controller.
@@ -98,9 +98,8 @@ fn controllers(
     add: &mut dyn FnMut(&[&str], MetricValue),
     own: fn(&control::socket::ControllerState) -> &Times,
 ) {
-    for (name, Times { count, total_ns, buckets, .. }) in seen.status.controllers.iter().map(|(n, c)| (n, own(c))) {
-        add(&[name], times(OF_CONTROLLERS, *count, *total_ns, buckets));
-    }
+    let all = seen.status.controllers.iter();
+    all.for_each(|(name, controller)| add(&[name], times(OF_CONTROLLERS, own(controller))));
 }
 
 /// Adds a sample for each port.
@@ -275,11 +274,7 @@ pub const FIGURES: &[Figure] = &[
         "ppf_time_ns",
         &["ppf"],
         "How long packets were in a PPF; while `millrace timing` measures it, since then",
-        |seen, add| {
-            for PpfTiming { ppf, count, total_ns, buckets, .. } in &seen.times {
-                add(&[ppf], times(IN_PPFS, *count, *total_ns, buckets));
-            }
-        },
+        |seen, add| seen.times.iter().for_each(|own| add(&[&own.ppf], times(IN_PPFS, &own.times))),
     ),
     counter("channel_packets_total", &["channel"], "Packets put to a channel", |seen, add| {
         seen.counters.channels.iter().for_each(|(channel, count)| add(&[channel], *count));

@@ -213,7 +213,7 @@ impl Service {
     /// What was traced, with how long packets usually are in PPFs, where that was measured.
     fn traces(&self) -> Traces {
         let (mut traces, timing) = (self.tracer.traces(), self.timer.timing());
-        let usual = |ppf: &str| Some(timing.ppfs.iter().find(|own| own.ppf == ppf)?.p50_ns);
+        let usual = |ppf: &str| Some(timing.ppfs.iter().find(|own| own.ppf == ppf)?.times.p50_ns);
         for step in traces.traces.iter_mut().flat_map(|trace| &mut trace.steps) {
             if let What::Enter { ppf, usual_ns, .. } = &mut step.what {
                 *usual_ns = usual(ppf);

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::overview::Overview;
 use super::protocol::{Code, Refusal};
 use super::running::Running;
-use super::times::{TimeBucket, Times};
+use super::times::Times;
 
 /// The longest time that one request may ask for, in seconds.
 pub const MAX_TIMING: u32 = 600;
@@ -60,32 +60,17 @@ pub struct PpfTiming {
     /// What runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// How often packets were there.
-    pub count: u64,
-    /// How long all of them were there together, in nanoseconds.
-    pub total_ns: u64,
-    /// Half of them were there for less than so many nanoseconds.
-    pub p50_ns: u64,
-    /// As many in a hundred: 90.
-    pub p90_ns: u64,
-    /// As many in a hundred: 99.
-    pub p99_ns: u64,
-    /// How many were there for how long: buckets that have any, the shortest first.
-    pub buckets: Vec<TimeBucket>,
+    /// How long packets were there, once for each.
+    #[serde(flatten)]
+    pub times: Times,
 }
 
 impl PpfTiming {
     /// Of what was counted; `None` where no packet was there.
     pub(super) fn new(snapshot: TimeSnapshot, engine: Option<String>) -> Option<PpfTiming> {
         let TimeSnapshot { ppf, buckets, nanoseconds: total_ns } = snapshot;
-        let Times { count, total_ns, p50_ns, p90_ns, p99_ns, buckets } =
-            Times::new(&buckets, total_ns, PpfTimes::bound);
-        (count > 0).then_some(PpfTiming { ppf, engine, count, total_ns, p50_ns, p90_ns, p99_ns, buckets })
-    }
-
-    /// Nanoseconds that a packet was there, on average.
-    pub fn mean_ns(&self) -> f64 {
-        self.total_ns as f64 / self.count.max(1) as f64
+        let times = Times::new(&buckets, total_ns, PpfTimes::bound);
+        (times.count > 0).then_some(PpfTiming { ppf, engine, times })
     }
 }
 
@@ -235,7 +220,7 @@ mod tests {
             buckets[PpfTimes::bucket_of(nanoseconds)] += 1;
         }
         let snapshot = TimeSnapshot { ppf: "m.f".into(), buckets, nanoseconds: 5050 };
-        let timing = PpfTiming::new(snapshot, None).expect("there are packets");
+        let PpfTiming { times: timing, .. } = PpfTiming::new(snapshot, None).expect("there are packets");
         assert_eq!((timing.count, timing.mean_ns()), (100, 50.5));
         // The bounds are those of buckets a quarter of a power of two wide: 48 to 55, 80 to 95, 96 to 111.
         assert_eq!([timing.p50_ns, timing.p90_ns, timing.p99_ns], [56, 96, 112]);

@@ -72,14 +72,14 @@ fn text(timing: &Timing) -> String {
     if timing.ppfs.is_empty() {
         return format!("no packet came in {seconds:.1} s\n");
     }
-    let all: u64 = timing.ppfs.iter().map(|own| own.total_ns).sum();
+    let all: u64 = timing.ppfs.iter().map(|own| own.times.total_ns).sum();
     let mut out = format!("time of packets in PPFs, measured for {seconds:.1} s\n");
-    let row = |own: &PpfTiming| {
+    let row = |PpfTiming { ppf, engine, times }: &PpfTiming| {
         let [half, most, nearly] =
-            [own.p50_ns, own.p90_ns, own.p99_ns].map(|bound| format!("<{}", interval(bound as f64)));
-        let share = format!("{:.1} %", own.total_ns as f64 * 100.0 / all.max(1) as f64);
-        let engine = own.engine.clone().unwrap_or_default();
-        vec![own.ppf.clone(), engine, grouped(own.count), interval(own.mean_ns()), half, most, nearly, share]
+            [times.p50_ns, times.p90_ns, times.p99_ns].map(|bound| format!("<{}", interval(bound as f64)));
+        let share = format!("{:.1} %", times.total_ns as f64 * 100.0 / all.max(1) as f64);
+        let engine = engine.clone().unwrap_or_default();
+        vec![ppf.clone(), engine, grouped(times.count), interval(times.mean_ns()), half, most, nearly, share]
     };
     let header = ["PPF", "engine", "packets", "mean", "50 %", "90 %", "99 %", "of all time"];
     table(&mut out, &header, timing.ppfs.iter().map(row).collect());
@@ -98,10 +98,10 @@ fn text(timing: &Timing) -> String {
 fn histogram(own: &PpfTiming) -> String {
     let mut out =
         format!("{}{}\n", own.ppf, own.engine.iter().map(|engine| format!(" ({engine})")).collect::<String>());
-    let most = own.buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
-    for bucket in &own.buckets {
+    let most = own.times.buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
+    for bucket in &own.times.buckets {
         let bar = "█".repeat((bucket.count as f64 * BAR as f64 / most as f64).ceil() as usize);
-        let share = bucket.count as f64 * 100.0 / own.count as f64;
+        let share = bucket.count as f64 * 100.0 / own.times.count as f64;
         let _ = writeln!(out, "  {:>10}  {share:>5.1} %  {bar}", format!("<{}", interval(bucket.below_ns as f64)));
     }
     out
