@@ -30,6 +30,8 @@ const UNIT: &str = include_str!("../../systemd/millrace@.service");
 struct Machine {
     box_: Namespace,
     runtime: Runtime,
+    /// A copy of Millrace that every user may run.
+    program: String,
     first: Running,
 }
 
@@ -41,7 +43,8 @@ impl Machine {
         let own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", begin];
         let mut first = box_.command("unshare").args(own).spawn().unwrap();
         first.wait_for_text("begun", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
-        Machine { box_, runtime, first }
+        let program = runtime.millrace_for_all();
+        Machine { box_, runtime, program, first }
     }
 
     /// The first process, as it is called here.
@@ -66,7 +69,7 @@ impl Machine {
     fn start(&self, driver: &str, by: &[&str], state: &str, instance: &str) -> Started {
         let path = |name| self.runtime.path(name);
         let (file, state, socket) = (path("sw.baker"), path(state), path("sock"));
-        let millrace = ["sh", "-c", "echo \"id $$\"; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_millrace"), "run", &file];
+        let millrace = ["sh", "-c", "echo \"id $$\"; exec \"$@\"", "sh", &self.program, "run", &file];
         let more = ["--state", &state, "--socket", &socket, "--instance", instance];
         let [left, right] = [("l", "left"), ("r", "right")].map(|(port, name)| format!("{port}={driver}:{name}"));
         let ports = ["--port", &left, "--port", &right, "--replace-xdp"];
@@ -119,6 +122,57 @@ fn what_is_named_at_traffic_control_outlasts_mount_namespaces() {
     outlasts("tc", "traffic control");
 }
 
+/// What the unit has done before it starts Millrace: a user of its own gets the directories of its own, and of the BPF
+/// file system nothing but its part.
+const SERVICE: &str = "
+set -e
+mkdir -m 700 -p /sys/fs/bpf/millrace
+chown -R 65534 /sys/fs/bpf/millrace $0
+exec unshare --mount --propagation slave sh -c '
+    mkdir -p /run/part
+    mount --bind /sys/fs/bpf/millrace /run/part
+    mount -t tmpfs -o mode=755 none /sys/fs/bpf
+    mkdir /sys/fs/bpf/millrace
+    mount --bind /run/part /sys/fs/bpf/millrace
+    exec setpriv --reuid 65534 --clear-groups --inh-caps=$0 --ambient-caps=$0 --bounding-set=-all,$0 -- \"$@\"
+' $RIGHTS \"$@\"";
+
+/// A service with a user of its own takes over what root's has left, and its own.
+#[test]
+fn a_user_of_its_own_has_a_part_of_it() {
+    let (box_, hosts) = network();
+    for host in &hosts {
+        host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
+    }
+    let mut wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+    let machine = Machine::new(box_);
+    let own = machine.runtime.path(".");
+    let service = SERVICE.replace("$RIGHTS", rights().trim_start_matches(','));
+    let service = ["sh", "-c", &service, &own];
+    let mut started = machine.start("xdp", &["unshare", "--mount", "--propagation", "slave"], "state", "edge");
+    for _ in 0..2 {
+        passes(&mut wires);
+        machine.end(started, "-KILL");
+        passes(&mut wires);
+        started = machine.start("xdp", &service, "state", "edge");
+        let taken_over = "XDP, taken over from the process before while it ran";
+        assert_eq!(started.text.matches(taken_over).count(), 2, "{}", started.text);
+        assert!(!started.text.contains("outlast"), "{}", started.text);
+        assert_eq!(machine.check(&["stat", "-c", "%u", &format!("/proc/{}", started.id)]), "65534\n");
+    }
+    passes(&mut wires);
+    assert_eq!(machine.check(&["stat", "-c", "%a %u", "/sys/fs/bpf", "/sys/fs/bpf/millrace"]), "1700 0\n700 65534\n");
+    machine.end(started, "-TERM");
+    // Its part stays, and nothing in it.
+    assert_eq!(machine.names(), "./millrace\n");
+}
+
+/// The capabilities that the unit leaves, each with `,+`.
+fn rights() -> String {
+    let rights = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    rights.split(' ').map(|right| right.to_lowercase().replace("cap_", ",+")).collect()
+}
+
 fn outlasts(driver: &str, hook: &str) {
     let taken_over = format!("{hook}, taken over from the process before while it ran");
     let (box_, hosts) = network();
@@ -129,9 +183,7 @@ fn outlasts(driver: &str, hook: &str) {
     let machine = Machine::new(box_);
     // `ip` knows namespaces by name.
     machine.check(&["ip", "netns", "attach", "box", "1"]);
-    let rights = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let rights = rights.split(' ').map(|right| right.to_lowercase().replace("cap_", ",+")).collect::<String>();
-    let bounding = format!("--bounding-set=-all{rights}");
+    let bounding = format!("--bounding-set=-all{}", rights());
     let service = ["unshare", "--mount", "--propagation", "slave"];
     let unit = [&service[..], &["setpriv", &bounding]].concat();
     let ways: [&[&str]; 6] = [&service, &["ip", "netns", "exec", "box"], &unit, &[], &service, &unit];

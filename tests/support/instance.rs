@@ -34,6 +34,11 @@ impl Runtime {
         self.scratch.write(name, content)
     }
 
+    /// Copies the `millrace` program to where every user may run it; its path.
+    pub fn millrace_for_all(&self) -> String {
+        self.scratch.millrace()
+    }
+
     /// Where the socket of an instance is.
     pub fn socket(&self, instance: &str) -> String {
         self.path(&format!("run/{instance}.sock"))

@@ -61,6 +61,6 @@ pub use packets::{
     RxBatch, Segments, TxBatch, Unfinished, WorkerContext,
 };
 pub use sys::ethtool::{LinkMode, link_mode};
-pub use sys::{give_way, join_group, monotonic_ns};
+pub use sys::{give_way, is_trusted, join_group, monotonic_ns};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

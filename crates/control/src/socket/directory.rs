@@ -1,7 +1,8 @@
 //! Where the socket of an instance lies: `NAME.sock` in a directory of the user's.
 //!
 //! The directory is `$MILLRACE_RUNTIME_DIR` if that is set; else `/run/millrace` for the owner of `/run` (root, but not
-//! root of a user namespace alone); else `$XDG_RUNTIME_DIR/millrace`; else `/tmp/millrace-UID`.
+//! root of a user namespace alone) and for its own (the user of the systemd unit); else `$XDG_RUNTIME_DIR/millrace`;
+//! else `/tmp/millrace-UID`.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -9,10 +10,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use dataplane::is_trusted;
 use nix::unistd::geteuid;
 
 use crate::messages::list;
 
+/// That of the system's instances.
+const SYSTEM: &str = "/run/millrace";
 /// What the name of a socket ends with.
 const ENDING: &str = ".sock";
 
@@ -50,8 +54,9 @@ impl SocketDirectory {
             return SocketDirectory(directory);
         }
         let user = geteuid();
-        if fs::metadata("/run").is_ok_and(|run| run.uid() == user.as_raw()) {
-            return SocketDirectory("/run/millrace".into());
+        let is_own = |path: &str| fs::metadata(path).is_ok_and(|found| found.uid() == user.as_raw());
+        if is_own("/run") || is_own(SYSTEM) {
+            return SocketDirectory(SYSTEM.into());
         }
         let own = set("XDG_RUNTIME_DIR").map(|directory| directory.join("millrace"));
         SocketDirectory(own.unwrap_or_else(|| format!("/tmp/millrace-{user}").into()))
@@ -91,7 +96,7 @@ impl SocketDirectory {
         let found = fs::metadata(&self.0).map_err(|error| self.error(error))?;
         let problem = match found.uid() {
             _ if !found.is_dir() => "is not a directory",
-            uid if uid != geteuid().as_raw() && uid != 0 => "belongs to another user",
+            owner if !is_trusted(owner) => "belongs to another user",
             _ if found.mode() & 0o022 != 0 => "others may write there",
             _ => return Ok(()),
         };

@@ -28,6 +28,6 @@ pub use packet_socket::{
     bind_packet, bind_to_send, bound_interface, keep_out, kick, let_in, packet_option, packet_socket,
     packet_statistics, promiscuous, put_in_place, receive_long, take_socket_error, tell_unfinished,
 };
-pub use process::{effective_user, enter_network, give_way, is_linux_from, panic_text, wake_on_time};
+pub use process::{effective_user, enter_network, give_way, is_linux_from, is_trusted, panic_text, wake_on_time};
 pub(crate) use repeated::Repeated;
 pub use tap::open_tap;

@@ -4,12 +4,24 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use nix::unistd::User;
+
 use super::call::check;
+
+/// The user that the systemd unit runs instances as.
+const SERVICE_USER: &str = "millrace";
 
 /// The user by whose rights this process acts.
 pub fn effective_user() -> u32 {
     // SAFETY: the call reads a number, and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Whether this process may rely on what belongs to a user: root's and its own. Root itself looks after the service's.
+pub fn is_trusted(owner: u32) -> bool {
+    let is_service =
+        || User::from_name(SERVICE_USER).is_ok_and(|found| found.is_some_and(|user| user.uid == owner.into()));
+    owner == 0 || owner == effective_user() || (effective_user() == 0 && is_service())
 }
 
 /// Enters another network namespace, with the calling thread alone.

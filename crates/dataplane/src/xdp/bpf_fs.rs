@@ -4,7 +4,8 @@
 //! namespace of its own a process sees that mount where it was there before the namespace (a service with
 //! `ProtectSystem=`), or it does not (`ip netns exec` mounts `/sys` anew). What is mounted there then would end with
 //! the namespace. So the host's is taken, which is that of the first process's mount namespace, by way of
-//! `/proc/1/root`; that takes as many rights as the first process has.
+//! `/proc/1/root`; that takes as many rights as the first process has. A service with a user of its own has Millrace's
+//! part of it alone, mounted in its place.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 use super::sys;
 
 const OWN: &str = "/sys/fs/bpf";
+/// Millrace's part of it.
+pub const OURS: &str = "millrace";
 /// The root directory of the host, and its mount namespace.
 pub const HOST_ROOT: &str = "/proc/1/root";
 const HOST_NAMESPACE: &str = "/proc/1/ns/mnt";
@@ -31,6 +34,9 @@ pub struct BpfFs {
 /// Finds it, and mounts it where there is none.
 pub fn find() -> io::Result<BpfFs> {
     let own = Path::new(OWN);
+    if !is_one(own) && is_one(&own.join(OURS)) {
+        return Ok(BpfFs { path: own.to_owned(), may_be_private: false });
+    }
     match is_hosts_namespace() {
         Some(true) => mount(own).map(|()| BpfFs { path: own.to_owned(), may_be_private: false }),
         Some(false) => of_host().or_else(|_| of_namespace()),
@@ -40,8 +46,12 @@ pub fn find() -> io::Result<BpfFs> {
 
 /// Where there is one that this process can look into.
 pub fn seen() -> impl Iterator<Item = PathBuf> {
-    let is_one = |path: &PathBuf| c_path(path).and_then(|path| sys::is_bpf_fs(&path)).unwrap_or(false);
-    [PathBuf::from(OWN), host()].into_iter().filter(is_one)
+    [PathBuf::from(OWN), host()].into_iter().filter(|path| is_one(path) || is_one(&path.join(OURS)))
+}
+
+/// Whether a path is in one, as far as this process may look.
+fn is_one(path: &Path) -> bool {
+    c_path(path).and_then(|path| sys::is_bpf_fs(&path)).unwrap_or(false)
 }
 
 /// That of the host, as it is called from elsewhere.

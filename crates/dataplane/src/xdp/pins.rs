@@ -24,12 +24,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::bpf_fs::{self, HOST_ROOT, c_path};
+use super::bpf_fs::{self, HOST_ROOT, OURS, c_path};
 use super::sys;
-use crate::sys::effective_user;
+use crate::sys::{effective_user, is_trusted};
 
-/// Millrace's part of the file system.
-const OURS: &str = "millrace";
 /// The symbolic link to the state.
 const STATE: &str = "state";
 /// States with one name.
@@ -180,8 +178,9 @@ impl Pins {
         self.keep_only(None)?;
         gone(fs::remove_file(self.dir.join(STATE)))?;
         gone(fs::remove_dir(&self.dir))?;
-        // Others may be there, or be just about to be.
-        let _ = self.dir.parent().map(fs::remove_dir);
+        // Others may be there, or be just about to be. The service's stays: its units have it mounted.
+        let root = self.dir.parent().filter(|root| fs::metadata(root).is_ok_and(|root| root.uid() == effective_user()));
+        let _ = root.map(fs::remove_dir);
         Ok(())
     }
 }
@@ -257,10 +256,9 @@ fn on_host(path: &Path) -> PathBuf {
 /// Another user that could write there could put other programs in the place of ours.
 fn check(root: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(root)?;
-    let user = effective_user();
     let problem = match found.uid() {
         _ if !found.is_dir() => "is no directory",
-        owner if owner != user && owner != 0 => "belongs to another user",
+        owner if !is_trusted(owner) => "belongs to another user",
         _ if found.mode() & 0o022 != 0 => "can be written by others",
         _ => return Ok(()),
     };
