@@ -400,16 +400,20 @@ pub fn pack_fields(fields: impl Iterator<Item = (u32, u128)>, words: &mut [u64])
 
 /// The fields of a packed key.
 pub fn unpack_key(layout: &Layout, words: &[u64]) -> Vec<u128> {
+    unpacked(layout, words).collect()
+}
+
+/// The fields of a packed key, one by one.
+pub fn unpacked<'k>(layout: &'k Layout, words: &'k [u64]) -> impl Iterator<Item = u128> + 'k {
     let mut at = 0;
-    let mut field = |field: &baker::ir::LayoutField| {
+    layout.fields.iter().map(move |field| {
         let (word, shift) = (at as usize / 64, at % 64);
         let get = |index: usize| u128::from(words.get(index).copied().unwrap_or(0));
         let low = (get(word) | get(word + 1) << 64) >> shift;
         let high = if shift == 0 { 0 } else { get(word + 2) << (128 - shift) };
         at += field.width;
         (low | high) & (u128::MAX >> (128 - field.width.clamp(1, 128)))
-    };
-    layout.fields.iter().map(&mut field).collect()
+    })
 }
 
 /// Hash of a packed key: folded multiplication, keyed (as in wyhash, and in aHash's and foldhash's portable forms).

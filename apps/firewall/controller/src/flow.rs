@@ -17,7 +17,7 @@ pub const KILLED: u8 = 8;
 const ICMP: [u8; 2] = [1, 58];
 
 /// The two ends of a flow, in the order of their addresses (`flow_key_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
     /// The lower address, mapped where it is IPv4's (RFC 4291 section 2.5.5.2).
     pub low: Ipv6Addr,

@@ -1,6 +1,6 @@
 //! The flows of a running firewall, as operators see them: which carry most, and the end of some by command.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 
 use control::application::QueryError;
 use dataplane::controller::{NameError, NamedTables, Table};
@@ -79,24 +79,20 @@ impl Flows {
     pub fn list(&mut self, filter: &Filter, names: &[String], since: Option<u64>) -> Result<Listed, QueryError> {
         let which = Which::new(filter, names)?;
         let now = monotonic_ns();
-        let all: Vec<(FlowKey, FlowEntry)> = self.tables.iter().flat_map(Table::entries).collect();
+        let mut all = Vec::with_capacity(self.tables.iter().map(Table::len).sum());
+        self.tables.iter().for_each(|table| table.for_each(|key, entry| all.push((key, entry))));
         let since = since.unwrap_or(now);
         self.rates.look(&all, now, since);
-        let mut fit: Vec<&(FlowKey, FlowEntry)> = all.iter().filter(|(key, entry)| which.fits(key, entry)).collect();
-        let rate = |key: &FlowKey| self.rates.of(key);
-        let sum = |pair: [u64; 2]| pair[0].saturating_add(pair[1]);
-        fit.sort_by_cached_key(|(key, entry)| {
-            let most = match filter.sort {
-                Sort::Rate => rate(key) as u64,
-                Sort::Bytes => sum(entry.octets),
-                Sort::Packets => sum(entry.packets),
-                Sort::Age => u64::MAX - entry.began,
-                Sort::Idle => u64::MAX - entry.last(),
-            };
-            (Reverse(most), Reverse(sum(entry.octets)), key.low, key.high, key.low_port, key.high_port, key.protocol)
-        });
+        let fits = all.iter().filter(|(key, entry)| which.fits(key, entry));
+        let mut fit: Vec<Placed> = fits.map(|(key, entry)| Placed::new(key, entry, filter.sort, &self.rates)).collect();
         let (count, limit) = (fit.len(), filter.limit.unwrap_or(USUAL).min(MOST));
-        let flows = fit.iter().take(limit).map(|(key, entry)| shown(key, entry, rate(key), now, names)).collect();
+        // Of many flows few are shown: the others need no order.
+        if limit < count {
+            fit.select_nth_unstable_by(limit, Placed::order);
+            fit.truncate(limit);
+        }
+        fit.sort_unstable_by(Placed::order);
+        let flows = fit.iter().map(|own| shown(own.key, own.entry, self.rates.of(own.key), now, names)).collect();
         Ok(Listed { flows, fit: count, all: all.len(), counted_ms: milliseconds(now, since) })
     }
 
@@ -106,7 +102,9 @@ impl Flows {
         let which = Which::new(filter, names)?;
         let mut killed = 0;
         for table in &mut self.tables {
-            for (key, entry) in table.entries().into_iter().filter(|(key, entry)| which.fits(key, entry)) {
+            let mut fit = Vec::new();
+            table.for_each(|key, entry| fit.extend(which.fits(&key, &entry).then_some((key, entry))));
+            for (key, entry) in fit {
                 if !table.remove(&key) {
                     continue;
                 }
@@ -123,6 +121,35 @@ impl Flows {
     /// Forgets what was seen where nobody looks any more.
     pub fn tidy(&mut self) {
         self.rates.tidy(monotonic_ns());
+    }
+}
+
+/// A flow by its place in a list, those with most first.
+#[derive(Debug)]
+struct Placed<'a> {
+    most: u64,
+    octets: u64,
+    key: &'a FlowKey,
+    entry: &'a FlowEntry,
+}
+
+impl<'a> Placed<'a> {
+    fn new(key: &'a FlowKey, entry: &'a FlowEntry, by: Sort, rates: &Rates) -> Placed<'a> {
+        let sum = |pair: [u64; 2]| pair[0].saturating_add(pair[1]);
+        let most = match by {
+            Sort::Rate => rates.of(key) as u64,
+            Sort::Bytes => sum(entry.octets),
+            Sort::Packets => sum(entry.packets),
+            Sort::Age => u64::MAX - entry.began,
+            Sort::Idle => u64::MAX - entry.last(),
+        };
+        Placed { most, octets: sum(entry.octets), key, entry }
+    }
+
+    /// The same from one look to the next, also of flows with as much.
+    fn order(&self, other: &Self) -> Ordering {
+        let most = (other.most, other.octets).cmp(&(self.most, self.octets));
+        most.then_with(|| self.key.cmp(other.key))
     }
 }
 

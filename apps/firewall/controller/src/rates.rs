@@ -1,6 +1,6 @@
 //! Rates of flows, from one look at them to the next.
 
-use std::collections::HashMap;
+use ahash::AHashMap;
 
 use super::flow::{FlowEntry, FlowKey};
 
@@ -16,7 +16,7 @@ const YOUNG: u64 = 1_000_000_000;
 pub struct Rates {
     /// When somebody has looked.
     at: u64,
-    seen: HashMap<FlowKey, Seen>,
+    seen: AHashMap<FlowKey, Seen>,
 }
 
 /// A flow at that time.

@@ -70,6 +70,17 @@ impl TableAccess {
         self.native().is_some_and(|tables| tables.is_told())
     }
 
+    /// See [`Tables::visit`].
+    pub fn visit(&self, table: TableId, mut entry_is: impl FnMut(&[u128], Option<u32>, &[u128])) {
+        match self {
+            TableAccess::Native(tables) => tables.visit(table, entry_is),
+            TableAccess::Interp(machine) => {
+                let entries = lock(machine).dump(table);
+                entries.iter().for_each(|entry| entry_is(&entry.key, entry.prefix_len, &entry.value));
+            }
+        }
+    }
+
     /// See [`Tables::dump_kept`].
     pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
         match self {

@@ -333,6 +333,13 @@ impl Tables {
         self.table(table).map_or_else(|_| Vec::new(), Table::dump)
     }
 
+    /// See [`Table::visit`].
+    pub fn visit(&self, table: TableId, entry_is: impl FnMut(&[u128], Option<u32>, &[u128])) {
+        if let Ok(table) = self.table(table) {
+            table.visit(entry_is);
+        }
+    }
+
     /// As [`Tables::dump`], to be kept.
     pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
         self.table(table).map_or_else(|_| Vec::new(), Table::dump_kept)

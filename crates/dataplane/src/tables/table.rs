@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
-use codegen::abi::{is_dir_24_8, unpack_key};
+use codegen::abi::{is_dir_24_8, unpack_key, unpacked};
 use codegen::kernel::TableLocation;
 
 use super::array::{Array, Change};
@@ -367,6 +367,21 @@ impl Table {
         };
         entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
         entries
+    }
+
+    /// Calls a function with the key, the prefix length and the value of each entry, in no order; of an array, of those
+    /// that are not all zero. Nothing is kept of them, so it takes no memory and less time than [`Table::dump`].
+    pub fn visit(&self, mut entry_is: impl FnMut(&[u128], Option<u32>, &[u128])) {
+        let Kind::Hash(hash) = &*self.kind else {
+            return self.dump().iter().for_each(|entry| entry_is(&entry.key, entry.prefix_len, &entry.value));
+        };
+        let mut key = vec![0; self.key.fields.len()];
+        let mut value = vec![0; self.value.fields()];
+        hash.visit(|words, bytes| {
+            key.iter_mut().zip(unpacked(&self.key, words)).for_each(|(field, number)| *field = number);
+            self.value.decode_to(bytes, &mut value);
+            entry_is(&key, None, &value);
+        });
     }
 }
 

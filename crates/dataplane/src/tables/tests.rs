@@ -176,7 +176,13 @@ fn hash_agrees_with_a_map() {
         assert_eq!(tables.lookup(T, &key), model.get(&key).map(|&value| vec![value]));
     }
     let dump: Vec<_> = tables.dump(T).into_iter().map(|e| (e.key, e.value[0])).collect();
-    assert_eq!(dump, model.into_iter().collect::<Vec<_>>());
+    let mut visited = Vec::new();
+    tables.visit(T, |key, prefix_len, value| visited.push((key.to_vec(), prefix_len, value.to_vec())));
+    visited.sort();
+    let all: Vec<_> = model.into_iter().collect();
+    assert_eq!(dump, all);
+    let of_model = |(key, value): (Vec<u128>, u128)| (key, None, vec![value]);
+    assert_eq!(visited, all.into_iter().map(of_model).collect::<Vec<_>>());
 }
 
 #[test]

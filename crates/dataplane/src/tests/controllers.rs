@@ -307,12 +307,19 @@ fn names_and_tables() {
             assert_eq!(noted.get(&[2, 0, 0, 0, 0, 9]), Some(9));
             assert_eq!(noted.get(&[2, 0, 0, 0, 0, 8]), None);
             assert_eq!(noted.entries(), [([2, 0, 0, 0, 0, 1], 8), ([2, 0, 0, 0, 0, 9], 9)]);
+            let mut each = Vec::new();
+            noted.for_each(|key, value| each.push((key, value)));
+            each.sort_unstable();
+            assert_eq!(each, noted.entries());
             assert!(noted.remove(&[2, 0, 0, 0, 0, 1]) && !noted.remove(&[2, 0, 0, 0, 0, 1]));
             noted.set_all(&[([2, 0, 0, 0, 0, 3], 1), ([2, 0, 0, 0, 0, 4], 2), ([2, 0, 0, 0, 0, 3], 5)]).unwrap();
             assert_eq!((noted.len(), noted.get(&[2, 0, 0, 0, 0, 3])), (3, Some(5)));
             let mut routes = link.tables().table::<Prefix<u32>, u8>("m.routes").unwrap();
             routes.set(&Prefix(0x0a00_0000, 8), &3).unwrap();
             assert_eq!((routes.entries(), routes.len()), (vec![(Prefix(0x0a00_0000, 8), 3)], 1));
+            let mut each = Vec::new();
+            routes.for_each(|prefix, value| each.push((prefix, value)));
+            assert_eq!(each, routes.entries());
             Ok(())
         });
         let report = start(&options(engine, 1, PollMode::Interrupt), &ports, controllers).stop();

@@ -33,9 +33,16 @@ impl Hash {
     /// All keys and values, in no order. A key that goes and comes back meanwhile may be there twice.
     pub fn dump(&self) -> Vec<(Vec<u64>, Vec<u8>)> {
         let mut all = Vec::new();
+        self.visit(|key, value| all.push((key.to_vec(), value.to_vec())));
+        all
+    }
+
+    /// Calls a function with what [`Hash::dump`] returns, entry by entry. Removed entries are not reused meanwhile, so
+    /// it should not take long.
+    pub fn visit(&self, mut entry_is: impl FnMut(&[u64], &[u8])) {
         // A large table is not looked through for nothing.
         if self.count() == 0 {
-            return all;
+            return;
         }
         self.reading(|rest| {
             for part in self.all_buckets().chunks(READ_AT_ONCE) {
@@ -44,10 +51,10 @@ impl Hash {
                 for slot in part.iter().flat_map(|bucket| &bucket.entries) {
                     let Some(entry) = slot.load(Ordering::Acquire).checked_sub(1) else { continue };
                     // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
-                    all.push(unsafe { (self.key(entry).to_vec(), self.load(entry).into_vec()) });
+                    let (key, value) = unsafe { (self.key(entry), self.load(entry)) };
+                    entry_is(key, &value);
                 }
             }
         });
-        all
     }
 }
