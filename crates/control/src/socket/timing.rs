@@ -27,7 +27,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How long packets were in PPFs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Timing {
-    /// Milliseconds for which it is still measured; 0: it is not measured now.
+    /// Milliseconds for which it is still measured; 0: it is not measured now. While the program that measures is made,
+    /// it is 1, and nothing is measured yet.
     pub left_ms: u64,
     /// Milliseconds for which it was measured.
     pub measured_ms: u64,
@@ -87,13 +88,19 @@ pub(super) struct Timer {
 struct State {
     /// Counts requests: what an earlier one has started ends.
     request: u64,
-    /// From when to when it is measured.
-    now: Option<(Instant, Instant)>,
-    /// It is to end.
-    is_ended: bool,
+    /// What is done now, if anything.
+    now: Option<Now>,
     /// What was measured last.
     last: Timing,
     error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Now {
+    /// The program that measures is made. By then it may be over already.
+    Begins { is_over: bool },
+    /// It is measured.
+    Measures { since: Instant, end: Instant },
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -120,17 +127,16 @@ impl Timer {
                 return Err(Refusal { code: Code::Busy, message });
             }
             // Nobody else begins meanwhile.
-            let now = Instant::now();
             let request = state.request + 1;
-            *state = State { request, now: Some((now, now + PAUSE)), ..State::default() };
+            *state = State { request, now: Some(Now::Begins { is_over: false }), ..State::default() };
             request
         };
         let begun = self.running.time(true).map_err(refused).and_then(|()| {
             let since = Instant::now();
             let mut state = lock(&self.state);
-            // Somebody may have ended it before it began.
-            let seconds = if state.is_ended { 0 } else { seconds.into() };
-            state.now = Some((since, since + Duration::from_secs(seconds)));
+            let is_over = matches!(state.now, Some(Now::Begins { is_over: true }));
+            let seconds = if is_over { 0 } else { seconds.into() };
+            state.now = Some(Now::Measures { since, end: since + Duration::from_secs(seconds) });
             drop(state);
             let (overview, running) = (self.overview.clone(), self.running.clone());
             let (stop, state) = (self.stop.clone(), self.state.clone());
@@ -146,10 +152,10 @@ impl Timer {
 
     /// Measures no more.
     pub fn end(&self) {
-        let mut state = lock(&self.state);
-        state.is_ended = true;
-        if let Some((_, end)) = &mut state.now {
-            *end = Instant::now();
+        match &mut lock(&self.state).now {
+            Some(Now::Begins { is_over }) => *is_over = true,
+            Some(Now::Measures { end, .. }) => *end = Instant::now(),
+            None => {}
         }
     }
 
@@ -161,7 +167,8 @@ impl Timer {
         };
         let timing = match now {
             None => last,
-            Some((since, end)) => {
+            Some(Now::Begins { .. }) => Timing { left_ms: 1, ..Timing::default() },
+            Some(Now::Measures { since, end }) => {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
                 Timing { left_ms: milliseconds(left), ..look(&self.overview, since) }
             }
@@ -189,7 +196,8 @@ fn run(overview: &Overview, running: &Running, stop: &AtomicBool, (state, reques
             let state = lock(state);
             (state.now, state.request == request)
         };
-        let Some((since, end)) = now.filter(|_| is_current && !stop.load(Ordering::Relaxed)) else { return };
+        let now = now.filter(|_| is_current && !stop.load(Ordering::Relaxed));
+        let Some(Now::Measures { since, end }) = now else { return };
         if Instant::now() < end.max(again) {
             continue;
         }

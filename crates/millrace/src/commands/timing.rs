@@ -7,7 +7,8 @@ use cli::failure::Failure;
 use cli::output::print;
 use cli::remote::{Remote, failed, print_json};
 use cli::report::{grouped, interval, table};
-use control::socket::{LookUps, MAX_TIMING, PpfTiming, Request, Timing};
+use control::socket::{Client, LookUps, MAX_TIMING, PpfTiming, Request, Timing};
+use indicatif::{ProgressBar, ProgressFinish};
 
 /// Between two looks whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
@@ -40,18 +41,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::wrong(format!("error: there is no PPF {ppf}\n  PPFs: {}", known.join(", "))));
         }
     }
-    client.ask::<serde_json::Value>(&Request::TimingStart { seconds: args.seconds }).map_err(failed)?;
-    let end = Instant::now() + Duration::from_secs(args.seconds.into()) + PATIENCE;
-    let timing = loop {
-        std::thread::sleep(LOOK);
-        let timing: Timing = client.ask(&Request::TimingShow).map_err(failed)?;
-        if timing.left_ms == 0 {
-            break timing;
-        }
-        if let Some(error) = timing.error.filter(|_| Instant::now() > end) {
-            return Err(Failure::refused(format!("it is still measured: {error}")));
-        }
-    };
+    let timing = measured(&mut client, args.seconds)?;
     if args.remote.json {
         print_json(&timing);
         return Ok(());
@@ -64,6 +54,27 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Has it measured, and waits until that is over.
+fn measured(client: &mut Client, seconds: u32) -> Result<Timing, Failure> {
+    // Hidden by itself where standard error is no terminal.
+    let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+    bar.set_message("the program that measures is made");
+    bar.enable_steady_tick(LOOK);
+    client.ask::<serde_json::Value>(&Request::TimingStart { seconds }).map_err(failed)?;
+    let end = Instant::now() + Duration::from_secs(seconds.into()) + PATIENCE;
+    loop {
+        std::thread::sleep(LOOK);
+        let timing: Timing = client.ask(&Request::TimingShow).map_err(failed)?;
+        if timing.left_ms == 0 {
+            return Ok(timing);
+        }
+        bar.set_message(format!("measured for {} s more", timing.left_ms.div_ceil(1000)));
+        if let Some(error) = timing.error.filter(|_| Instant::now() > end) {
+            return Err(Failure::refused(format!("it is still measured: {error}")));
+        }
+    }
 }
 
 /// All PPFs.
