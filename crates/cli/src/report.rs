@@ -135,6 +135,21 @@ pub fn ports(ports: &IndexMap<String, PortState>) -> String {
     out
 }
 
+/// How full the rings between ports and the kernel are.
+pub fn queues(ports: &IndexMap<String, PortState>) -> String {
+    let mut out = String::new();
+    let row = |(name, p): (&String, &PortState)| {
+        let numbers = [p.rx_queued, p.rx_places, p.tx_queued, p.tx_places];
+        std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
+    };
+    let with_rings = ports.iter().filter(|(_, port)| port.rx_places + port.tx_places > 0);
+    let rows: Vec<Vec<String>> = with_rings.map(row).collect();
+    if !rows.is_empty() {
+        table(&mut out, &["rings", "to receive", "places", "to send", "places"], rows);
+    }
+    out
+}
+
 /// The ports that have had super-packets one way: packets in them, and how many they were.
 fn supers(out: &mut String, title: &str, ports: &IndexMap<String, PortState>, of: fn(&PortState) -> [u64; 2]) {
     let row = |(name, p): (&String, &PortState)| std::iter::once(name.clone()).chain(of(p).map(grouped)).collect();

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::packets::Refused;
+use crate::ports::Depth;
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -69,6 +70,14 @@ pub struct PortCounters {
     pub tx_super: AtomicU64,
     /// The packets in them.
     pub tx_in_super: AtomicU64,
+    /// Packets that waited in its receive ring when it was last looked at, some times a second.
+    pub rx_queued: AtomicU64,
+    /// Places of that ring; 0 of a driver without one.
+    pub rx_places: AtomicU64,
+    /// Packets in its transmit ring that the kernel had not looked at then.
+    pub tx_queued: AtomicU64,
+    /// Places of that ring; 0 of a driver without one.
+    pub tx_places: AtomicU64,
     /// The last error of the driver while running.
     error: Mutex<Option<String>>,
 }
@@ -77,6 +86,15 @@ impl PortCounters {
     /// Keeps the driver's error for observers, or that there is none any more.
     pub fn set_error(&self, error: Option<impl ToString>) {
         *self.error.lock().expect("no panic under this lock") = error.map(|error| error.to_string());
+    }
+
+    /// Keeps how full its rings are.
+    pub(crate) fn set_depth(&self, depth: Depth) {
+        let Depth { rx, rx_places, tx, tx_places } = depth;
+        let kept = [&self.rx_queued, &self.rx_places, &self.tx_queued, &self.tx_places];
+        kept.into_iter().zip([rx, rx_places, tx, tx_places]).for_each(|(kept, now)| {
+            kept.store(now.into(), Ordering::Relaxed);
+        });
     }
 
     /// What is wrong at the port now, in the driver's words.
@@ -99,6 +117,11 @@ pub struct WorkerCounters {
     pub packets: AtomicU64,
     /// CPU time of its thread in nanoseconds, by the tenth of a second.
     pub cpu_ns: AtomicU64,
+    /// Bytes that waited in the ring by which the kernel's part hands over when it was last looked at, some times a
+    /// second.
+    pub ring_bytes: AtomicU64,
+    /// Bytes that can wait there; 0 where there is no such ring.
+    pub ring_size: AtomicU64,
 }
 
 impl WorkerCounters {

@@ -177,6 +177,15 @@ pub const FIGURES: &[Figure] = &[
         "Times that a worker slept until there was something to do",
         |seen, add| workers(seen, add, |worker| worker.sleeps),
     ),
+    gauge(
+        "worker_ring_bytes",
+        &["worker"],
+        "Bytes that waited in the ring by which the kernel's part hands over, when it was last looked at",
+        |seen, add| workers(seen, add, |worker| worker.ring_bytes),
+    ),
+    gauge("worker_ring_size_bytes", &["worker"], "Bytes that can wait there; 0: there is no such ring", |seen, add| {
+        workers(seen, add, |worker| worker.ring_size);
+    }),
     counter("sflow_samples_total", &[], "Packets that were sampled for sFlow", |seen, add| {
         sflow(seen, add, |sflow| sflow.samples);
     }),
@@ -266,6 +275,24 @@ pub const FIGURES: &[Figure] = &[
     }),
     counter("port_transmit_joined_packets_total", &["port"], "Packets that were sent in them", |seen, add| {
         ports(seen, add, |port| port.tx_in_super);
+    }),
+    gauge(
+        "port_receive_queue_packets",
+        &["port"],
+        "Packets that waited in the rings that workers receive from, when these were last looked at",
+        |seen, add| ports(seen, add, |port| port.rx_queued),
+    ),
+    gauge("port_receive_queue_places", &["port"], "Places in these rings", |seen, add| {
+        ports(seen, add, |port| port.rx_places);
+    }),
+    gauge(
+        "port_transmit_queue_packets",
+        &["port"],
+        "Packets in the rings that workers send by, which the kernel had not looked at then",
+        |seen, add| ports(seen, add, |port| port.tx_queued),
+    ),
+    gauge("port_transmit_queue_places", &["port"], "Places in these rings", |seen, add| {
+        ports(seen, add, |port| port.tx_places);
     }),
     counter("ppf_packets_total", &["ppf"], "Packets that entered a PPF", |seen, add| {
         seen.counters.ppfs.iter().for_each(|(ppf, count)| add(&[ppf], *count));

@@ -121,15 +121,23 @@ pub fn ports(span: Span) -> Grid {
     Grid::with(&columns, span.now.counters.ports.iter().map(row))
 }
 
+/// Packets in a ring of so many places.
+fn queue(packets: u64, places: u64) -> Cell {
+    if places == 0 { Cell::nothing() } else { Cell::count(packets).bad_if(packets * 2 > places) }
+}
+
 /// Rates of ports, with all that was counted.
 pub fn ports_in_full(span: Span) -> Grid {
     let mut grid = ports(span);
-    let more = ["received", "sent", "not sent", "lost in kernel", "oversize", "unfinished", "error"];
+    let more = ["received", "sent", "not sent", "lost in kernel", "oversize", "unfinished"];
+    let more = more.into_iter().chain(["rx queue", "tx queue", "error"]);
     grid.columns.extend(more.map(str::to_owned));
     for (row, port) in grid.rows.iter_mut().zip(span.now.counters.ports.values()) {
         let counts =
             [port.rx_packets, port.tx_packets, port.tx_failed, port.rx_dropped, port.oversize, port.unfinished];
         row.extend(counts.map(Cell::count));
+        row.push(queue(port.rx_queued, port.rx_places));
+        row.push(queue(port.tx_queued, port.tx_places));
         row.push(port.error.as_deref().map_or_else(Cell::nothing, |error| Cell::text(error).bad_if(true)));
     }
     grid

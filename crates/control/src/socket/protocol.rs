@@ -533,11 +533,19 @@ pub struct WorkerState {
     pub idle: u64,
     /// Times that it slept until there was something to do.
     pub sleeps: u64,
+    /// Bytes that waited in the ring by which the kernel's part hands packets over, when it was last looked at (some
+    /// times a second).
+    #[serde(default)]
+    pub ring_bytes: u64,
+    /// Bytes that can wait there; 0 where there is no such ring.
+    #[serde(default)]
+    pub ring_size: u64,
 }
 
 impl From<WorkerSnapshot> for WorkerState {
-    fn from(WorkerSnapshot { rounds, idle, sleeps, packets, cpu_ns }: WorkerSnapshot) -> Self {
-        WorkerState { cpu_ns, packets, rounds, idle, sleeps }
+    fn from(snapshot: WorkerSnapshot) -> Self {
+        let WorkerSnapshot { rounds, idle, sleeps, packets, cpu_ns, ring_bytes, ring_size } = snapshot;
+        WorkerState { cpu_ns, packets, rounds, idle, sleeps, ring_bytes, ring_size }
     }
 }
 
@@ -601,6 +609,19 @@ pub struct PortState {
     /// Packets that were sent in them.
     #[serde(default)]
     pub tx_in_super: u64,
+    /// Packets that waited in the rings that its workers receive from, when they were last looked at (some times a
+    /// second).
+    #[serde(default)]
+    pub rx_queued: u64,
+    /// Places in these rings; 0 of a driver without any.
+    #[serde(default)]
+    pub rx_places: u64,
+    /// Packets in the rings that its workers send by, which the kernel had not looked at then.
+    #[serde(default)]
+    pub tx_queued: u64,
+    /// Places in these rings; 0 of a driver without any.
+    #[serde(default)]
+    pub tx_places: u64,
     /// The latest error of its driver.
     pub error: Option<String>,
 }
@@ -624,6 +645,10 @@ impl From<Snapshot> for Counters {
                 rx_in_super: port.rx_in_super,
                 tx_super: port.tx_super,
                 tx_in_super: port.tx_in_super,
+                rx_queued: port.rx_queued,
+                rx_places: port.rx_places,
+                tx_queued: port.tx_queued,
+                tx_places: port.tx_places,
                 error: port.error,
             };
             (port.name, state)

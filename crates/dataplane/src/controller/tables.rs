@@ -174,8 +174,8 @@ impl<K: Key, V: Record> Table<K, V> {
     }
 
     /// Calls a function with each entry as it is now, in no order; of an array, those that are not all zero. Entries
-    /// that come or go meanwhile may be there or not, and one that goes and comes back twice. Of a large table this takes
-    /// a fraction of the time of [`Table::entries`]. Removed entries wait for it, so the function should be quick.
+    /// that come or go meanwhile may be there or not, and one that goes and comes back twice. Of a large table this
+    /// takes a fraction of the time of [`Table::entries`]. Removed entries wait for it: the function should be quick.
     pub fn for_each(&self, mut entry_is: impl FnMut(K, V)) {
         self.tables.visit(self.id, |key, prefix_len, value| {
             if let (Some(key), Some(value)) = (K::from_key(key, prefix_len), V::from_fields(value)) {

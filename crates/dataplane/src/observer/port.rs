@@ -58,6 +58,10 @@ impl ObservedPort {
             rx_in_super: sum(|worker| &worker.rx_in_super),
             tx_super: sum(|worker| &worker.tx_super),
             tx_in_super: sum(|worker| &worker.tx_in_super),
+            rx_queued: sum(|worker| &worker.rx_queued),
+            rx_places: sum(|worker| &worker.rx_places),
+            tx_queued: sum(|worker| &worker.tx_queued),
+            tx_places: sum(|worker| &worker.tx_places),
             error: self.error(),
         };
         (snapshot, failed)

@@ -38,6 +38,14 @@ pub struct PortSnapshot {
     pub tx_super: u64,
     /// See [`PortCounters`](crate::PortCounters).
     pub tx_in_super: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub rx_queued: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub rx_places: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub tx_queued: u64,
+    /// See [`PortCounters`](crate::PortCounters).
+    pub tx_places: u64,
     /// What is wrong at the port now.
     pub error: Option<String>,
 }
@@ -55,14 +63,24 @@ pub struct WorkerSnapshot {
     pub packets: u64,
     /// See [`WorkerCounters`].
     pub cpu_ns: u64,
+    /// See [`WorkerCounters`].
+    pub ring_bytes: u64,
+    /// See [`WorkerCounters`].
+    pub ring_size: u64,
 }
 
 impl WorkerSnapshot {
     pub(super) fn of(counters: &WorkerCounters) -> Self {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let WorkerCounters { rounds, idle, sleeps, packets, cpu_ns } = counters;
-        let [rounds, idle, sleeps, packets, cpu_ns] = [rounds, idle, sleeps, packets, cpu_ns].map(now);
-        WorkerSnapshot { rounds, idle, sleeps, packets, cpu_ns }
+        WorkerSnapshot {
+            rounds: now(&counters.rounds),
+            idle: now(&counters.idle),
+            sleeps: now(&counters.sleeps),
+            packets: now(&counters.packets),
+            cpu_ns: now(&counters.cpu_ns),
+            ring_bytes: now(&counters.ring_bytes),
+            ring_size: now(&counters.ring_size),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use super::count::Count;
+use super::depth::Depth;
 use super::error::PortError;
 use crate::counters::PortCounters;
 use crate::packets::{RxBatch, TxBatch};
@@ -40,6 +41,11 @@ pub trait Queue: Send {
     /// What counts packets and bytes where a fast path takes most of them: what comes here was handed over by it.
     fn count(&self) -> Option<Arc<Count>> {
         None
+    }
+
+    /// How full its rings are at this moment.
+    fn depth(&self) -> Depth {
+        Depth::default()
     }
 
     /// Called a few times per second and before the end: brings counters that the kernel keeps up to date.

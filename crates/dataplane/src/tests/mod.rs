@@ -4,6 +4,7 @@ mod controllers;
 mod critical;
 mod deadline_rate;
 mod deadlines;
+mod depth;
 mod failing;
 mod fanout;
 mod group_rate;

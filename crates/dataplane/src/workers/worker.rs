@@ -343,8 +343,13 @@ impl Worker {
     fn tick(&mut self) {
         self.handover.see();
         self.counters.cpu_ns.store(sys::thread_cpu_ns(), Ordering::Relaxed);
+        if let Some(ring) = &self.ring {
+            self.counters.ring_bytes.store(ring.waiting(), Ordering::Relaxed);
+            self.counters.ring_size.store(ring.size(), Ordering::Relaxed);
+        }
         for port in &mut self.ports.all {
             port.queue.tick(&port.counters);
+            port.counters.set_depth(port.queue.depth());
         }
     }
 }

@@ -104,6 +104,16 @@ impl TapRing {
         self.read() == self.written()
     }
 
+    /// Bytes that wait to be read.
+    pub fn waiting(&self) -> u64 {
+        self.written().saturating_sub(self.read())
+    }
+
+    /// Bytes that can wait.
+    pub fn size(&self) -> u64 {
+        self.bytes as u64
+    }
+
     fn consumer(&self) -> &AtomicU64 {
         // SAFETY: the page begins with this number, and is the reader's.
         unsafe { AtomicU64::from_ptr(self.consumer.ptr().cast()) }

@@ -38,6 +38,10 @@ pub fn ports(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     print(format_args!("{}", report::ports(&ports)));
+    let queues = report::queues(&ports);
+    if !queues.is_empty() {
+        print(format_args!("\n{queues}"));
+    }
     for (name, port) in &ports {
         if let Some(error) = &port.error {
             print(format_args!("\nport {name}: {error}\n"));

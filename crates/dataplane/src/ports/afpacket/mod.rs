@@ -38,6 +38,7 @@ use long::Long;
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
+use super::depth::{Depth, taken};
 use super::error::PortError;
 use super::gso::{Joiner, Outcome, PLAIN, WINDOW};
 use super::intake::Intake;
@@ -378,6 +379,20 @@ impl Queue for AfPacket {
 
     fn wait_fd(&self) -> Option<RawFd> {
         Some(self.socket.as_raw_fd())
+    }
+
+    fn depth(&self) -> Depth {
+        let flags = |ring, index| status(self.slot(ring, index % self.slots)).load(Ordering::Relaxed);
+        let has_come = |ahead| flags(0, self.rx_next + ahead) & libc::TP_STATUS_USER != 0;
+        // Those that were put there last are sent last.
+        let is_to_go = |back| flags(1, self.tx_next + self.slots - 1 - back) != libc::TP_STATUS_AVAILABLE;
+        let places = self.slots as u32;
+        Depth {
+            rx: taken(self.slots, has_come) as u32,
+            rx_places: places,
+            tx: taken(self.slots, is_to_go) as u32,
+            tx_places: places,
+        }
     }
 
     fn tick(&mut self, counters: &PortCounters) {

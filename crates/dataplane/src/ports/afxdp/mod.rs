@@ -36,6 +36,7 @@ pub(crate) use umem::SPLITS;
 pub(crate) use umem::Umem;
 
 use super::count::Count;
+use super::depth::Depth;
 use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
@@ -180,6 +181,10 @@ impl Queue for AfXdp {
 
     fn wait_fd(&self) -> Option<RawFd> {
         Some(self.epoll.as_raw_fd())
+    }
+
+    fn depth(&self) -> Depth {
+        self.sockets.iter().fold(Depth::default(), |sum, socket| sum + socket.depth())
     }
 
     fn tick(&mut self, counters: &PortCounters) {

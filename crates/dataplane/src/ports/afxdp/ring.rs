@@ -71,9 +71,14 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring: Ring::new(fd, kind, places)?, next: 0 })
     }
 
+    /// All its places.
+    pub fn places(&self) -> u32 {
+        self.ring.mask + 1
+    }
+
     /// Places that are free.
     pub fn room(&self) -> u32 {
-        self.ring.mask + 1 - self.unread()
+        self.places() - self.unread()
     }
 
     /// Entries that the kernel has not read.

@@ -8,6 +8,7 @@ use super::ring::{Consumer, Producer};
 use super::sys as xsk;
 use super::umem::{Bound, KernelFrames, MOST_PARTS, NOWHERE, Umem};
 use crate::packets::{RxBatch, TxBatch};
+use crate::ports::depth::Depth;
 use crate::ports::queue::Sent;
 use crate::sys::{self, Interface};
 
@@ -92,6 +93,17 @@ impl Xsk {
     /// Whether it sends.
     pub fn sends(&self) -> bool {
         self.tx.is_some()
+    }
+
+    /// How full its rings are. As many packets can wait as the kernel has frames to receive into.
+    pub fn depth(&self) -> Depth {
+        let (incoming, tx) = (self.incoming.as_ref(), self.tx.as_ref());
+        Depth {
+            rx: incoming.map_or(0, |incoming| incoming.rx.available()),
+            rx_places: incoming.map_or(0, |incoming| incoming.target),
+            tx: tx.map_or(0, Producer::unread),
+            tx_places: tx.map_or(0, Producer::places),
+        }
     }
 
     /// Packets that the kernel has dropped since the last time.

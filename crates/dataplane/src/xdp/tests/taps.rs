@@ -108,7 +108,10 @@ fn a_record_is_the_copy_and_the_packet_goes_on() {
             let packet = long(bytes);
             let ran = tapped.loaded.run(&packet).unwrap();
             assert_eq!(ran.verdict, Verdict::Transmit as u32);
+            // The packet, and what is in front of it.
+            assert!((bytes as u64..ring.size()).contains(&ring.waiting()), "{} bytes wait", ring.waiting());
             tapped.check(&packet, &ran.packet, &tapped.of(&ring));
+            assert_eq!(ring.waiting(), 0);
         }
         assert_eq!(tapped.lost(), 0);
         let slots = CounterSlots::new(&tapped.split.workers);
