@@ -128,8 +128,10 @@ fn the_unit_lets_the_service_keep_its_state_and_write_the_documented_log() {
     let splice = include_str!("../../apps/splice/splice.toml");
     let log = splice.lines().find_map(|line| line.strip_prefix("# file = ")).unwrap();
     assert!(log.starts_with(&format!("\"/var/log/{}/", said("LogsDirectory"))), "{log}");
-    assert_eq!(said("ReadWritePaths"), "-/sys/fs/bpf");
-    // Else the mounts that the service sees are not the host's.
+    // Of what the host has mounted the service sees its part, and owns it.
+    assert_eq!(said("BindPaths"), "-/sys/fs/bpf/millrace");
+    assert_eq!((said("User"), said("Group")), ("millrace", "millrace"));
+    assert!(unit.contains("/bin/chown -R millrace:millrace /sys/fs/bpf/millrace\n"));
     assert!(!unit.contains("PrivateBPF") && !unit.contains("ProtectKernelTunables"));
     // Else TAP interfaces can't be opened.
     assert!(!unit.contains("PrivateDevices") && !unit.contains("ProtectClock") && !unit.contains("DevicePolicy"));
