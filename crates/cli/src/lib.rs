@@ -10,13 +10,14 @@
 //! | [`remote`] | a running instance, asked |
 //! | [`examples`] | examples in the help of commands |
 //! | [`arguments`] | arguments of several subcommands |
-//! | [`watch`] | what is shown again and again |
+//! | [`watch`], [`listing`] | what is shown again and again, and lists among that |
 #![forbid(unsafe_code)]
 
 pub mod arguments;
 pub mod examples;
 pub mod failure;
 pub mod linked;
+pub mod listing;
 pub mod metrics;
 pub mod output;
 pub mod remote;

@@ -50,6 +50,18 @@ impl Watch {
         }
     }
 
+    /// Shows something as JSON or as text.
+    ///
+    /// # Errors
+    /// See [`Watch::json`].
+    pub fn show<T: Serialize>(&self, json: bool, what: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        if json {
+            return self.json(what);
+        }
+        self.text(&text(what));
+        Ok(())
+    }
+
     /// Shows lines of text: again and again on a terminal in the place of those before, else behind them.
     pub fn text(&self, text: &str) {
         match self.watch.then(|| terminal_size_of(io::stdout())).flatten() {

@@ -107,11 +107,7 @@ impl Subcommand for Args {
         let filter = Filter { sort: self.sort, limit: Some(self.limit), ..self.which.filter() };
         self.watch.run(|| {
             let listed: Listed = self.remote.query("firewall", "flows", &filter)?;
-            match self.remote.json {
-                true => self.watch.json(&listed)?,
-                false => self.watch.text(&shown(&listed)),
-            }
-            Ok(())
+            self.watch.show(self.remote.json, &listed, shown)
         })
     }
 }

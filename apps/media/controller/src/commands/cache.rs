@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use cli::failure::Failure;
+use cli::listing::Listing;
 use cli::output::print;
 use cli::remote::{Remote, print_json};
-use cli::report::grouped;
+use cli::report::{grouped, table};
 use cli::say;
 use media_cache::{Cache, Note, Report, Settings};
 use serde_json::Value as Json;
 
-use super::{Plain, export, table, time};
+use super::{export, time};
 use crate::admin::cache::{PAGE, Page, Pin, RecordingShown, RecordingState, Remove, SegmentState, Show};
 
 /// What to show or do.
@@ -23,7 +24,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Action {
     /// Recordings of a running proxy
-    Ls(Plain),
+    Ls(Listing),
     /// All that is known of a recording
     Show(One),
     /// Never remove a recording to make room
@@ -79,7 +80,7 @@ impl Args {
     }
 }
 
-fn ls(Plain { watch, remote }: &Plain) -> Result<(), Failure> {
+fn ls(Listing { watch, remote }: &Listing) -> Result<(), Failure> {
     let header = ["id", "stream", "track", "coding", "began", "length", "packets", "lost", "bytes", "state"];
     watch.run(|| {
         let mut all: Vec<RecordingState> = Vec::new();
@@ -92,13 +93,11 @@ fn ls(Plain { watch, remote }: &Plain) -> Result<(), Failure> {
                 break;
             }
         }
-        if remote.json {
-            return watch.json(&all);
-        }
-        let mut out = String::new();
-        table(&mut out, &header, all.iter().map(row).collect());
-        watch.text(&out);
-        Ok(())
+        watch.show(remote.json, &all, |all| {
+            let mut out = String::new();
+            table(&mut out, &header, all.iter().map(row).collect());
+            out
+        })
     })
 }
 

@@ -4,12 +4,10 @@ use cli::Command;
 use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
+use cli::listing::Listing;
 use cli::remote::{Remote, print_json};
-use cli::report::{grouped, table};
+use cli::report::grouped;
 use cli::say;
-use cli::watch::Watch;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::admin::queries::Kill;
@@ -34,9 +32,9 @@ struct Args {
 #[derive(clap::Subcommand)]
 enum Action {
     /// Sessions of clients
-    Sessions(Plain),
+    Sessions(Listing),
     /// Presentations that come from origins, and how
-    Streams(Plain),
+    Streams(Listing),
     /// Origins, their state, and what they failed at
     Origins(origins::Args),
     /// Other proxies that have the same streams, and who has which
@@ -45,14 +43,6 @@ enum Action {
     Cache(cache::Args),
     /// End a session
     Kill(One),
-}
-
-#[derive(clap::Args)]
-struct Plain {
-    #[command(flatten)]
-    watch: Watch,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(clap::Args)]
@@ -96,28 +86,9 @@ fn shown(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(String::new, |value| format!("{value:.1}{unit}"))
 }
 
-/// Asks a query and shows its answer, once or again and again: each item as some rows.
-fn list<T: DeserializeOwned + Serialize>(
-    Plain { watch, remote }: &Plain,
-    query: &str,
-    header: &[&str],
-    rows: impl Fn(&T) -> Vec<Vec<String>>,
-) -> Result<(), Failure> {
-    watch.run(|| {
-        let all: Vec<T> = remote.query("media", query, &Json::Null)?;
-        if remote.json {
-            return watch.json(&all);
-        }
-        let mut out = String::new();
-        table(&mut out, header, all.iter().flat_map(&rows).collect());
-        watch.text(&out);
-        Ok(())
-    })
-}
-
-fn sessions(own: &Plain) -> Result<(), Failure> {
+fn sessions(own: &Listing) -> Result<(), Failure> {
     let header = ["id", "client", "state", "age", "track", "to", "loss", "jitter", "round trip", "origin"];
-    list(own, "sessions", &header, |own: &SessionState| {
+    own.show("media", "sessions", &header, |own: &SessionState| {
         let row = |track: &ViewerState| {
             vec![
                 own.id.to_string(),
@@ -136,10 +107,10 @@ fn sessions(own: &Plain) -> Result<(), Failure> {
     })
 }
 
-fn streams(own: &Plain) -> Result<(), Failure> {
+fn streams(own: &Listing) -> Result<(), Failure> {
     let header =
         ["url", "kind", "sessions", "track", "from", "packets", "bytes", "rate", "lost", "late", "duplicate", "jitter"];
-    list(own, "streams", &header, |own: &StreamState| {
+    own.show("media", "streams", &header, |own: &StreamState| {
         let row = |track: &TrackShown| {
             vec![
                 own.url.clone(),

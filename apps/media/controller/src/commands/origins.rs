@@ -1,12 +1,13 @@
 //! `millrace media origins`: where streams come from, and what operators say about the servers of pools.
 
 use cli::failure::Failure;
+use cli::listing::Listing;
 use cli::remote::{Remote, print_json};
 use cli::report::grouped;
 use cli::say;
 use control::admin_state::{self, StateChange};
 
-use super::{Plain, list, time};
+use super::time;
 use crate::proxy::origins::{OriginState, ServerShown};
 
 /// What to do.
@@ -16,7 +17,7 @@ pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    plain: Plain,
+    plain: Listing,
 }
 
 #[derive(clap::Subcommand)]
@@ -67,10 +68,10 @@ impl Args {
     }
 }
 
-fn show(plain: &Plain) -> Result<(), Failure> {
+fn show(plain: &Listing) -> Result<(), Failure> {
     let header =
         ["origin", "server", "weight", "state", "since", "streams", "sessions", "asked", "failed", "last error", "why"];
-    list(plain, "origins", &header, |own: &OriginState| {
+    plain.show("media", "origins", &header, |own: &OriginState| {
         let of = |text: fn(&ServerShown) -> String| own.server.as_ref().map_or_else(|| "-".into(), text);
         vec![vec![
             own.origin.clone(),

@@ -29,11 +29,7 @@ impl Args {
     pub fn run(&self) -> Result<(), Failure> {
         self.watch.run(|| {
             let now: PeersState = self.remote.query("media", "peers", &OfStream { stream: self.stream.clone() })?;
-            if self.remote.json {
-                return self.watch.json(&now);
-            }
-            self.watch.text(&show(&now, self.stream.as_deref()));
-            Ok(())
+            self.watch.show(self.remote.json, &now, |now| show(now, self.stream.as_deref()))
         })
     }
 }

@@ -92,14 +92,7 @@ impl Subcommand for Args {
             }
             return Ok(());
         }
-        self.watch.run(|| {
-            let listed = list(self)?;
-            match self.remote.json {
-                true => self.watch.json(&listed)?,
-                false => self.watch.text(&shown(&listed)),
-            }
-            Ok(())
-        })
+        self.watch.run(|| self.watch.show(self.remote.json, &list(self)?, shown))
     }
 }
 

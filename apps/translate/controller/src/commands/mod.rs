@@ -4,12 +4,10 @@ use cli::Command;
 use cli::examples::Examples;
 use cli::failure::Failure;
 use cli::linked::Subcommand;
+use cli::listing::Listing;
 use cli::remote::{Remote, print_json};
-use cli::report::{grouped, table};
+use cli::report::grouped;
 use cli::say;
-use cli::watch::Watch;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::admin::queries::Kick;
@@ -28,19 +26,11 @@ struct Args {
 #[derive(clap::Subcommand)]
 enum Action {
     /// Connections of clients
-    Sessions(Plain),
+    Sessions(Listing),
     /// Streams, and who views them
-    Streams(Plain),
+    Streams(Listing),
     /// End a connection
     Kick(One),
-}
-
-#[derive(clap::Args)]
-struct Plain {
-    #[command(flatten)]
-    watch: Watch,
-    #[command(flatten)]
-    remote: Remote,
 }
 
 #[derive(clap::Args)]
@@ -91,26 +81,7 @@ fn time(ms: u64) -> String {
     format!("{}.{} s", ms / 1000, ms % 1000 / 100)
 }
 
-/// Asks a query and shows its answer, once or again and again.
-fn list<T: DeserializeOwned + Serialize>(
-    Plain { watch, remote }: &Plain,
-    query: &str,
-    header: &[&str],
-    row: impl Fn(&T) -> Vec<String>,
-) -> Result<(), Failure> {
-    watch.run(|| {
-        let all: Vec<T> = remote.query("translate", query, &Json::Null)?;
-        if remote.json {
-            return watch.json(&all);
-        }
-        let mut out = String::new();
-        table(&mut out, header, all.iter().map(&row).collect());
-        watch.text(&out);
-        Ok(())
-    })
-}
-
-fn sessions(own: &Plain) -> Result<(), Failure> {
+fn sessions(own: &Listing) -> Result<(), Failure> {
     let header = [
         "id",
         "client",
@@ -125,8 +96,8 @@ fn sessions(own: &Plain) -> Result<(), Failure> {
         "may send",
         "request",
     ];
-    list(own, "sessions", &header, |own: &SessionState| {
-        vec![
+    own.show("translate", "sessions", &header, |own: &SessionState| {
+        vec![vec![
             own.id.to_string(),
             own.client.clone(),
             own.state.clone(),
@@ -139,14 +110,14 @@ fn sessions(own: &Plain) -> Result<(), Failure> {
             format!("{:.1} ms", own.round_trip_ms),
             format!("{:.2} Mbit/s", own.rate as f64 / 1e6),
             own.request.clone(),
-        ]
+        ]]
     })
 }
 
-fn streams(own: &Plain) -> Result<(), Failure> {
+fn streams(own: &Listing) -> Result<(), Failure> {
     let header = ["stream", "viewers", "state", "age", "packets", "lost", "late", "duplicate", "refused"];
-    list(own, "streams", &header, |own: &StreamState| {
-        vec![
+    own.show("translate", "streams", &header, |own: &StreamState| {
+        vec![vec![
             own.stream.clone(),
             own.viewers.to_string(),
             if own.comes { "comes" } else { "awaited" }.to_owned(),
@@ -156,6 +127,6 @@ fn streams(own: &Plain) -> Result<(), Failure> {
             own.late.to_string(),
             own.duplicates.to_string(),
             own.refused.to_string(),
-        ]
+        ]]
     })
 }
