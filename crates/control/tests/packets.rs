@@ -211,6 +211,18 @@ proptest! {
         prop_assert_eq!(differences(&program, &frame, &other).is_empty(), frame == other);
     }
 
+    /// No text makes the reader of conditions panic, and no packet what it has read.
+    #[test]
+    fn any_condition_is_read_or_refused(
+        text in "((ether|ipv4|dst|ttl|==|!=|<=|&&|\\|\\||[a-f0-9(). !&|^+*/%<>=~;?:-]){0,4})*",
+        packet in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let program = SHARED.with(Arc::clone);
+        if let Ok(condition) = Condition::read(&program, &text) {
+            condition.holds(&program, &packet);
+        }
+    }
+
     /// No text makes the builder panic.
     #[test]
     fn any_text_gives_bytes_or_an_error(
@@ -234,17 +246,45 @@ fn fields_of_any_header_are_compared() {
         ("ether.type=0x0800", true),
         ("ipv4.dst=10.0.1.80", true),
         ("ipv4.dst=10.0.1.81", false),
+        ("ipv4.dst == 10.0.1.80", true),
+        ("ipv4.dst != 10.0.1.80", false),
+        ("ipv4.ttl < 9", false),
+        ("ipv4.ttl <= 9 && 9 <= ipv4.ttl", true),
+        ("ipv4.ttl > 8 && !(ipv4.ttl >= 10)", true),
+        ("ipv4.ttl=8 || ipv4.dst=10.0.1.80", true),
+        ("(ipv4.dst & 0xffff0000) == 10.0.0.0", true),
+        ("(ipv4.dst & 0xffff0000) == 10.1.0.0", false),
+        ("ipv4.dst >> 24 == 10", true),
+        ("ipv4.ttl + 1 == 10", true),
+        ("ipv4.ttl / ipv4.identification == 1", false),
+        ("ipv4.src == ipv4.dst", false),
+        ("ipv4.src != ipv4.dst", true),
+        ("ipv4", true),
+        ("ether && !ipv4", false),
+        ("ether.type == 0x0800 && ipv4.ttl == 9", true),
     ] {
         assert_eq!(Condition::read(&program, text).unwrap().holds(&program, &packet), holds, "{text}");
     }
     for (text, why) in [
-        ("ttl", "write PROTOCOL.FIELD=VALUE"),
-        ("ipv4=3", "write PROTOCOL.FIELD=VALUE"),
+        ("ttl", "no protocol \"ttl\""),
+        ("ipv4=3", "\"ipv4\" is no field, such as ipv4.dst"),
         ("ipv.ttl=3", "no protocol \"ipv\"; did you mean"),
         ("ipv4.hops=3", "ipv4 has no field \"hops\""),
-        ("ipv4.ttl=256", "\"256\" is no value of 8 bits"),
-        ("ipv4.ttl=-1", "\"-1\" is no value of 8 bits"),
-        ("ipv4.ttl=", "\"\" is no value of 8 bits"),
+        ("ipv4.ttl=256", "ipv4.ttl has 8 bits, too few for 256"),
+        ("256 > ipv4.ttl", "ipv4.ttl has 8 bits, too few for 256"),
+        ("ipv4.ttl=-1", "\"-1\" is no field, such as ipv4.dst, and no value"),
+        ("ipv4.ttl=", "expected"),
+        ("", "expected"),
+        ("ipv4.ttl", "\"ipv4.ttl\" is a number; compare it with another one, such as ipv4.ttl == 1"),
+        ("ipv4.ttl & 1", "\"ipv4.ttl & 1\" is a number"),
+        ("ipv4.ttl & 1 == 1", "is a number"),
+        ("(ipv4.ttl == 1) == 1", "\"ipv4.ttl == 1\" is no number"),
+        ("1 == 1", "\"1 == 1\" says nothing of packets"),
+        ("f(ipv4) == 1", "is no field"),
+        ("ipv4->ttl == 1", "is no field"),
+        ("ipv4; import \"net/ether\"", "it is more than an expression"),
+        ("ipv4 // what", "expected"),
+        ("(ipv4", "expected"),
     ] {
         let error = Condition::read(&program, text).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");

@@ -77,7 +77,7 @@ pub const ALL: &[Examples] = &[
         &[
             "millrace trace add 10",
             "millrace trace add 5 --drops-only --wait 30",
-            "millrace trace add 100 --port p1 --where ipv4.dst=10.0.2.13",
+            "millrace trace add 100 --port p1 --where 'ipv4.dst == 10.0.2.13 && ipv4.ttl < 5'",
         ],
     ),
     of("trace show", &["millrace trace show", "millrace trace show --pcap traced.pcapng"]),

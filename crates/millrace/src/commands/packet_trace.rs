@@ -38,9 +38,9 @@ enum Action {
         /// Only packets that are dropped, and of each reason only the first
         #[arg(long)]
         per_reason: bool,
-        /// Only packets with this value in a field of a header, by the program's names: ipv4.dst=10.0.1.80. Of several
-        /// all must hold
-        #[arg(long = "where", value_name = "PROTOCOL.FIELD=VALUE")]
+        /// Only packets of which this holds, by the program's names of headers and fields: ipv4.dst == 10.0.1.80 &&
+        /// (tcp.dst_port == 443 || udp). Of several all must hold
+        #[arg(long = "where", value_name = "CONDITION")]
         conditions: Vec<String>,
         /// Wait until they have come, for so many seconds at most, and show them
         #[arg(long, value_name = "SECONDS")]
