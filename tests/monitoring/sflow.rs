@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lab::{LinkConfig, Namespace, Signal, veth};
+use serde_json::Value as Json;
 
 use crate::process::{ROOT, Scratch, run};
 use crate::{LIMIT, MILLRACE, must};
@@ -20,6 +21,8 @@ fn a_collector_takes_samples_for_the_traffic() {
         must(host.check(&["ip", "route", "add", "default", "via", &format!("10.0.{network}.1")]));
     }
     must(router.set_sysctl("net.ipv4.ip_forward", "1"));
+    // Neighbours are known before anything is sampled.
+    must(client.check(&["ping", "-q", "-c", "1", "-W", "5", "10.0.2.11"]));
     let flows = scratch.path("flows");
     std::fs::create_dir(&flows).unwrap();
     let mut collector = must(router.command("sfcapd").args(["-l", &flows, "-b", "127.0.0.1"]).spawn());
@@ -44,15 +47,22 @@ fn a_collector_takes_samples_for_the_traffic() {
         assert!(!said.contains("Bad Packets") || said.contains("Sequence Errors: 0, Bad Packets: 0"), "{said}");
     }
     let mut nfdump = std::process::Command::new("nfdump");
-    nfdump.args(["-R", &flows, "-q", "-N", "-o", "fmt:%sa %pkt"]);
+    nfdump.args(["-R", &flows, "-q", "-N", "-o", "fmt:%sa %in %out %pkt"]);
     let found = run(nfdump).ok();
-    let flows: Vec<(&str, u64)> = found
-        .lines()
-        .filter_map(|line| line.trim().rsplit_once(char::is_whitespace))
-        .map(|(from, packets)| (from.trim(), packets.parse().unwrap()))
-        .collect();
-    for host in ["10.0.1.11", "10.0.2.11"] {
-        let packets: u64 = flows.iter().filter(|(from, _)| *from == host).map(|(_, packets)| packets).sum();
+    let flows: Vec<Vec<&str>> = found.lines().map(|line| line.split_whitespace().collect()).collect();
+    let index = |port: &str| {
+        let shown: Json =
+            serde_json::from_str(&must(router.check(&["ip", "-j", "link", "show", port])).text()).unwrap();
+        shown[0]["ifindex"].to_string()
+    };
+    let [a, b] = ["a", "b"].map(index);
+    for (host, way) in [("10.0.1.11", [&a, &b]), ("10.0.2.11", [&b, &a])] {
+        let own = flows.iter().filter(|flow| flow.first() == Some(&host)).map(|flow| {
+            let [_, from, to, packets] = flow[..] else { panic!("{flow:?}") };
+            assert_eq!([from, to], way, "{found}");
+            packets.parse::<u64>().unwrap()
+        });
+        let packets: u64 = own.sum();
         // Of 1000 packets one in 5, each for 5: a standard deviation of 63.
         assert!(packets.abs_diff(PINGS) < 400, "{host}: {packets}\n{found}");
         assert_eq!(packets % ONE_IN, 0);

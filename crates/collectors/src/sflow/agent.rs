@@ -9,16 +9,19 @@ use std::time::{Duration, Instant};
 use dataplane::xdp::Copies;
 use dataplane::{LinkMode, Observer, PortSnapshot};
 
-use super::datagram::{CounterSample, Datagrams, FlowSample};
+use super::datagram::{CounterSample, Datagrams, FlowSample, Output};
 use super::interfaces::{self, Links};
 use super::samples::Source;
 use super::settings::Settings;
+use super::way::{Follow, Way, Ways};
 use crate::exporter::Agent;
 use crate::rounds::Rounds;
 use crate::sockets::{Sent, Sockets, local};
 
 /// Between two looks whether there are samples.
 const LOOK: Duration = Duration::from_millis(50);
+/// For how long packets are followed in a round: of more samples it is not told where they go.
+const FOLLOWING: Duration = Duration::from_millis(20);
 /// No sample waits longer: the specification allows a second.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -37,6 +40,15 @@ pub struct State {
     pub sent: Sent,
 }
 
+/// What samples are drawn from.
+#[derive(Debug)]
+pub struct Sampled {
+    /// The instance.
+    pub observer: Observer,
+    /// What becomes of its packets.
+    pub ways: Arc<dyn Ways>,
+}
+
 /// An agent, until it is dropped.
 #[derive(Debug)]
 pub struct SflowAgent {
@@ -47,10 +59,10 @@ pub struct SflowAgent {
 
 impl Agent for SflowAgent {
     type Settings = Settings;
-    type Source = Observer;
+    type Source = Sampled;
     type State = State;
 
-    fn start(settings: Settings, observer: &Observer) -> io::Result<SflowAgent> {
+    fn start(settings: Settings, Sampled { observer, ways }: &Sampled) -> io::Result<SflowAgent> {
         let sockets = Sockets::open(&settings.collectors)?;
         let agent = settings.agent.unwrap_or_else(|| local(&settings.collectors));
         let state = State { agent, samples: 0, lost: 0, error: None, sent: Sent::default() };
@@ -60,6 +72,7 @@ impl Agent for SflowAgent {
             settings: settings.clone(),
             source: Source::new(observer, copies),
             observer: observer.clone(),
+            follow: ways.follow(),
             begun: Instant::now(),
             sockets,
             datagrams: Datagrams::new(agent),
@@ -96,6 +109,7 @@ struct Running {
     settings: Settings,
     source: Source,
     observer: Observer,
+    follow: Follow,
     begun: Instant,
     sockets: Sockets,
     datagrams: Datagrams,
@@ -156,13 +170,27 @@ impl Running {
             .iter()
             .map(|port| (port.number, (interfaces::index(port), port.rx_packets as u32)))
             .collect();
+        let (until, mut packet, mut interfaces) = (Instant::now() + FOLLOWING, Vec::new(), Vec::new());
         for sample in &samples {
             let Some(&(interface, pool)) = ports.get(&sample.port) else { continue };
+            let way = if Instant::now() < until {
+                packet.clear();
+                packet.extend(sample.bytes());
+                packet.resize(sample.length as usize, 0);
+                (self.follow)(sample.port, &packet)
+            } else {
+                Way::Unknown
+            };
+            // The program may have taken zeros that stand for the rest for a mistake.
+            let is_whole = sample.bytes().len() == sample.length as usize;
+            let way = if way == Way::Dropped && !is_whole { Way::Unknown } else { way };
+            let output = output(&way, &ports, &mut interfaces);
             let numbers = self.ports.entry(sample.port).or_default();
             numbers.samples = numbers.samples.wrapping_add(1);
             let flow = FlowSample {
                 number: numbers.samples,
                 interface,
+                output,
                 one_in: self.settings.one_in,
                 pool,
                 drops: lost as u32,
@@ -189,6 +217,21 @@ impl Running {
             if let Some(full) = self.datagrams.counters(&counters(&port, &links, numbers.counters), uptime) {
                 self.sockets.send(&full);
             }
+        }
+    }
+}
+
+/// Where a packet goes, by the indexes of ports' interfaces.
+fn output<'i>(way: &Way, ports: &HashMap<u8, (u32, u32)>, interfaces: &'i mut Vec<u32>) -> Output<'i> {
+    match way {
+        Way::Unknown => Output::Unknown,
+        Way::Own => Output::Own,
+        Way::Dropped => Output::Dropped,
+        Way::Ports(numbers) => {
+            interfaces.clear();
+            interfaces.extend(numbers.iter().filter_map(|number| ports.get(number)).map(|(interface, _)| interface));
+            // What leaves by ports that are not there is dropped, too.
+            if interfaces.is_empty() { Output::Dropped } else { Output::Interfaces(interfaces) }
         }
     }
 }

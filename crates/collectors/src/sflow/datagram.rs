@@ -6,8 +6,38 @@ use std::net::IpAddr;
 pub const MOST: usize = 1400;
 /// Bytes that Ethernet's checksum takes, which sampled packets no more have, but are counted.
 const FCS: u32 = 4;
+/// In place of an interface's index (sFlow version 5, §5.3, `interface`): the packet is for this machine itself; it was
+/// dropped for a reason without a number there; it goes out at so many interfaces.
+const OWN: u32 = 0x3fff_ffff;
+const DROPPED: u32 = 0x4000_0000 | 256;
+const SEVERAL: u32 = 0x8000_0000;
 /// What is not counted.
 const UNKNOWN: u32 = u32::MAX;
+
+/// Where a sampled packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output<'p> {
+    /// That is not known.
+    Unknown,
+    /// Out at interfaces with these indexes.
+    Interfaces(&'p [u32]),
+    /// To this machine itself.
+    Own,
+    /// Nowhere: it is dropped.
+    Dropped,
+}
+
+impl Output<'_> {
+    fn word(self) -> u32 {
+        match self {
+            Output::Unknown | Output::Interfaces([]) => 0,
+            Output::Interfaces([one]) => *one,
+            Output::Interfaces(several) => SEVERAL | several.len() as u32,
+            Output::Own => OWN,
+            Output::Dropped => DROPPED,
+        }
+    }
+}
 
 /// A packet that was sampled as it came in (`flow_sample` with a `sampled_header`).
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +46,8 @@ pub struct FlowSample<'p> {
     pub number: u32,
     /// Index of the interface.
     pub interface: u32,
+    /// Where it goes.
+    pub output: Output<'p>,
     /// One of so many packets is sampled.
     pub one_in: u32,
     /// Packets that came in there until now: what samples were drawn from.
@@ -110,8 +142,8 @@ impl Datagrams {
         [1, sample.length.saturating_add(FCS), FCS].into_iter().for_each(|word| put(&mut record, word));
         put_opaque(&mut record, sample.header);
         let mut own = Vec::new();
-        // Where it goes is not known yet: 0.
-        [sample.number, sample.interface, sample.one_in, sample.pool, sample.drops, sample.interface, 0, 1, 1]
+        let FlowSample { number, interface, one_in, pool, drops, .. } = *sample;
+        [number, interface, one_in, pool, drops, interface, sample.output.word(), 1, 1]
             .into_iter()
             .for_each(|word| put(&mut own, word));
         put_opaque(&mut own, &record);
@@ -188,6 +220,7 @@ mod tests {
         let sample = FlowSample {
             number: 7,
             interface: 3,
+            output: Output::Interfaces(&[8]),
             one_in: 100,
             pool: 700,
             drops: 2,
@@ -209,7 +242,7 @@ mod tests {
         assert_eq!(own.counters(&counters, 9), None);
         let none = u32::MAX;
         let head = [5, 1, 0x0a00_0001, 0, 1, 5000, 2];
-        let flow = [1, 64, 7, 3, 100, 700, 2, 3, 0, 1, 1, 24, 1, 64, 4, 5, 0x0102_0304, 0x0500_0000];
+        let flow = [1, 64, 7, 3, 100, 700, 2, 3, 8, 1, 1, 24, 1, 64, 4, 5, 0x0102_0304, 0x0500_0000];
         let count = [2, 108, 4, 3, 1, 1, 88, 3, 6, 2, 0x540b_e400, 1, 3, 2, 0, 5, none, none, 6, 7, none];
         let sent = [0, 8, 9, none, none, none, 10, 0];
         assert_eq!(words(&own.take(5000)), [&head[..], &flow, &count, &sent].concat());
@@ -222,8 +255,16 @@ mod tests {
         let header = [9; 256];
         let mut sent = Vec::new();
         for number in 1..=100 {
-            let sample =
-                FlowSample { number, interface: 1, one_in: 1, pool: 0, drops: 0, length: 999, header: &header };
+            let sample = FlowSample {
+                number,
+                interface: 1,
+                output: Output::Unknown,
+                one_in: 1,
+                pool: 0,
+                drops: 0,
+                length: 999,
+                header: &header,
+            };
             sent.extend(own.flow(&sample, 0));
         }
         sent.push(own.take(0));
@@ -231,5 +272,12 @@ mod tests {
         assert!(sent.iter().all(|own| own.len() <= MOST), "{:?}", sent.iter().map(Vec::len).collect::<Vec<_>>());
         assert!(heads.iter().zip(1..).all(|(head, number)| head[7] == number));
         assert_eq!(heads.iter().map(|head| head[9]).sum::<u32>(), 100);
+    }
+
+    #[test]
+    fn what_is_no_interface_has_numbers_of_its_own() {
+        let several = [3, 4, 7];
+        let outputs = [Output::Unknown, Output::Own, Output::Dropped, Output::Interfaces(&several)];
+        assert_eq!(outputs.map(Output::word), [0, 0x3fff_ffff, 0x4000_0100, 0x8000_0003]);
     }
 }

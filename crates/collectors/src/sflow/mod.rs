@@ -7,6 +7,7 @@
 //! | [`datagram`] | the bytes: samples into datagrams |
 //! | `interfaces` | what the kernel knows of a port's interface |
 //! | `samples` | samples as they come from workers and from the kernel's part of the program |
+//! | `way` | what becomes of packets that are sampled |
 //! | `agent` | takes samples, looks at counters and sends |
 
 mod agent;
@@ -14,6 +15,8 @@ pub mod datagram;
 mod interfaces;
 mod samples;
 pub mod settings;
+mod way;
 
-pub use agent::{SflowAgent, State};
+pub use agent::{Sampled, SflowAgent, State};
 pub use settings::Settings;
+pub use way::{Follow, Way, Ways};

@@ -18,6 +18,7 @@
 //! | `shown` | its program and tables, for queries |
 //! | `running` | what it runs now, and how something else takes its place |
 //! | `tracer` | traces packets |
+//! | `ways` | where packets go that are sampled for collectors |
 //! | `costs` | what accesses to packets cost |
 //! | `times` | how many intervals were how long |
 //! | `timing` | measures how long packets are in PPFs |
@@ -40,6 +41,7 @@ mod shown;
 mod times;
 mod timing;
 mod tracer;
+mod ways;
 
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};

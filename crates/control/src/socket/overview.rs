@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use collectors::Exporter;
 use collectors::ipfix::{Flows, IpfixAgent};
-use collectors::sflow::SflowAgent;
+use collectors::sflow::{Sampled, SflowAgent};
 use dataplane::xdp::{Copies, Front};
 use dataplane::{Capture, LookUpSnapshot, Observer, TimeSnapshot};
 use serde_json::json;
@@ -15,6 +15,7 @@ use super::protocol::{
 };
 use super::shown::Shown;
 use super::timing::{LookUps, PpfTiming};
+use super::ways::ProgramWays;
 use crate::application::metrics::Family;
 use crate::application::{METRICS, QueryTarget, Registry};
 
@@ -49,14 +50,16 @@ pub struct Overview {
     registry: Registry,
     sflow: Exporter<SflowAgent>,
     ipfix: Exporter<IpfixAgent>,
-    shown: Mutex<Arc<Shown>>,
+    shown: Arc<Mutex<Arc<Shown>>>,
 }
 
 impl Overview {
     /// Of an instance that just started; `registry` has the controllers that can be asked, and `flows` come from them.
     pub fn new(about: About, shown: Arc<Shown>, observer: Observer, (registry, flows): (Registry, Flows)) -> Overview {
-        let (sflow, ipfix) = (Exporter::new(observer.clone()), Exporter::new(flows));
-        Overview { about, started: Instant::now(), observer, registry, sflow, ipfix, shown: Mutex::new(shown) }
+        let shown = Arc::new(Mutex::new(shown));
+        let sampled = Sampled { observer: observer.clone(), ways: Arc::new(ProgramWays(shown.clone())) };
+        let (sflow, ipfix) = (Exporter::new(sampled), Exporter::new(flows));
+        Overview { about, started: Instant::now(), observer, registry, sflow, ipfix, shown }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Shown>> {

@@ -95,7 +95,7 @@ pub enum Request {
         /// Of those that are dropped for the same reason only the first; only those that are dropped.
         #[serde(default)]
         per_reason: bool,
-        /// Only those of which all of these hold: `PROTOCOL.FIELD=VALUE`.
+        /// Only those of which all of these hold, such as `ipv4.dst == 10.0.1.80 && udp`.
         #[serde(default, rename = "where")]
         conditions: Vec<String>,
     },

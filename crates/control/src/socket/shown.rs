@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::interp::Machine;
+use baker::ir::interp::{Machine, Walk};
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use baker::opt::explain::explain;
 use dataplane::TableAccess;
@@ -66,15 +66,20 @@ impl Shown {
 
     /// What a packet does that comes in on a port, with the tables as they are now; and why it is dropped, if it is.
     pub(super) fn walk(&self, walker: &Walker, port: u8, packet: &[u8]) -> (Vec<Step>, Option<String>) {
-        let mut machine = walker.0.clone();
-        machine.set_now(dataplane::monotonic_ns());
-        let walk = machine.walk(Program::RX, packet, &[port.into()]);
+        let walk = self.walk_of(walker, port, packet);
         let engine = |ppf: &str| self.engine(ppf);
         let namer = Namer { program: &self.program, notation: &self.notation, engine: &engine };
         let steps = self.exits.follow(&self.program, port, namer.steps(packet, &walk));
         let reason = |step: &Step| if let What::Dropped { reason } = &step.what { Some(reason.clone()) } else { None };
         let reason = steps.iter().find_map(reason);
         (steps, reason)
+    }
+
+    /// As [`Shown::walk`], in the program's numbers.
+    pub(super) fn walk_of(&self, walker: &Walker, port: u8, packet: &[u8]) -> Walk {
+        let mut machine = walker.0.clone();
+        machine.set_now(dataplane::monotonic_ns());
+        machine.walk(Program::RX, packet, &[port.into()])
     }
 
     /// What the program's accesses to packets cost, of these packets with the ports where they came in, and the tables
