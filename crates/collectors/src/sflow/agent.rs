@@ -21,7 +21,7 @@ use crate::sockets::{Sent, Sockets, local};
 /// Between two looks whether there are samples.
 const LOOK: Duration = Duration::from_millis(50);
 /// For how long packets are followed in a round: of more samples it is not told where they go.
-const FOLLOWING: Duration = Duration::from_millis(20);
+const FOLLOWING: Duration = Duration::from_millis(10);
 /// No sample waits longer: the specification allows a second.
 const FLUSH: Duration = Duration::from_millis(500);
 
