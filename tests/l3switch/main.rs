@@ -7,6 +7,7 @@ mod access;
 mod bridge;
 mod control;
 mod drops;
+mod eventually;
 mod flap;
 mod flood;
 mod hosts;

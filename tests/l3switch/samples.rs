@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
+use crate::eventually::eventually;
 use crate::frames::{BROADCAST, Ipv4};
 use crate::switch::{GATEWAY, IP, MAC, Network, PATIENCE, ROUTER, Switch, over_both};
 
@@ -58,7 +59,7 @@ const DROPPED: u32 = 0x4000_0100;
 /// What a collector has.
 #[derive(Default)]
 struct Collected {
-    /// Packets of the test with their outputs, and how many of each were sampled.
+    /// Packets of the test with their outputs, and of how many of each that was told.
     sent: Vec<(Vec<u8>, u32, u32)>,
     datagrams: u32,
     /// By interface: samples, and the last one's pool.
@@ -103,8 +104,10 @@ impl Collected {
         assert_eq!((protocol, stripped, record.0), (1, 4, &[][..]));
         let found = self.sent.iter_mut().enumerate().find(|(_, (frame, ..))| header == &frame[..frame.len().min(64)]);
         if let Some((place, (frame, expected, count))) = found {
-            assert_eq!((length as usize, output), (frame.len() + 4, *expected), "of frame {place}");
-            *count += 1;
+            assert_eq!(length as usize, frame.len() + 4, "of frame {place}");
+            // On a busy machine there is no time for all of them.
+            assert!(output == *expected || output == 0, "of frame {place}: {output:#x}");
+            *count += u32::from(output == *expected);
             *self.own.entry(source).or_default() += u64::from(place == 0);
         }
     }
@@ -202,10 +205,10 @@ fn a_collector_gets_samples_and_counters(driver: &str) {
     (0..200).for_each(|_| wires.send(1, &frame));
     wires.settle();
     let traced = || switch.ask_json(&["trace", "show"]);
-    wait("no trace", || traced()["wanted"] == 0);
+    eventually("no trace", || (traced()["wanted"] == 0).then_some(()));
     assert_eq!(traced()["traces"][0]["bytes"], frame.len());
     let samples = || switch.ask_json(&["status"])[0]["sflow"]["samples"].as_u64().unwrap();
-    wait("no samples beside traces", || samples() > before + 20);
+    eventually("no samples beside traces", || (samples() > before + 20).then_some(()));
 
     // Without the section nothing is sampled.
     let said = switch.reload(&[]).ok();
@@ -215,12 +218,4 @@ fn a_collector_gets_samples_and_counters(driver: &str) {
     let after = Ipv4 { ttl: 63, ..Ipv4::new(IP[0], IP[2], &[7; 400]) }.frame(MAC[2], ROUTER[1]);
     wires.settle().only(&after, [false, false, true, false]);
     switch.stop();
-}
-
-fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

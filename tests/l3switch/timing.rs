@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
+use crate::eventually::eventually;
 use crate::frames::Ipv4;
-use crate::switch::{IP, MAC, PATIENCE, ROUTER, Switch, over_both};
+use crate::switch::{IP, MAC, ROUTER, Switch, over_both};
 
 over_both!(times_are_measured_for_a_while);
 
@@ -120,11 +121,7 @@ fn times_are_measured_for_a_while(driver: &str) {
     switch.reload(&[]).ok();
     assert_eq!(number(of(&show(&switch), "l3_forward.route"), "count"), during);
     assert_eq!(ask(&switch, &json!({ "request": "timing_stop" })), json!({ "ok": {} }));
-    let end = Instant::now() + PATIENCE;
-    while number(&show(&switch), "left_ms") > 0 {
-        assert!(Instant::now() < end, "it is still measured");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("it is still measured", || (number(&show(&switch), "left_ms") == 0).then_some(()));
     assert_eq!(of(&show(&switch), "l3_forward.route")["count"], during);
     let metrics = switch.ask(&["metrics", "--openmetrics"]).ok();
     assert!(!metrics.contains("millrace_ppf_time_seconds_count"), "{metrics}");
@@ -134,16 +131,11 @@ fn times_are_measured_for_a_while(driver: &str) {
 
     // A trace says from then on what is usual.
     switch.ask(&["trace", "add", "1", "--port", "p1"]).ok();
-    let end = Instant::now() + PATIENCE;
-    let trace = loop {
+    let trace = eventually("no trace", || {
         wires.send(1, &frame);
-        std::thread::sleep(Duration::from_millis(20));
         let found = switch.ask_json(&["trace", "show"]);
-        if found["wanted"] == 0 {
-            break found["traces"][0].clone();
-        }
-        assert!(Instant::now() < end, "{found}");
-    };
+        (found["wanted"] == 0).then(|| found["traces"][0].clone())
+    });
     let steps = trace["steps"].as_array().unwrap();
     let entered = steps.iter().find(|step| step["ppf"] == "l3_forward.route").unwrap();
     assert_eq!(entered["usual_ns"], of(&show(&switch), "l3_forward.route")["p50_ns"], "{entered}");

@@ -1,11 +1,12 @@
 //! What becomes of packets that are traced, while they are forwarded.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use crate::eventually::eventually;
 use crate::frames::Ipv4;
-use crate::switch::{IP, MAC, PATIENCE, ROUTER, Switch, over_both};
+use crate::switch::{IP, MAC, ROUTER, Switch, over_both};
 
 over_both!(traced_packets_go_their_way);
 
@@ -27,15 +28,10 @@ fn hex(frame: &[u8]) -> String {
 
 /// What was traced, as soon as no more is waited for.
 fn traces(switch: &Switch) -> Vec<Json> {
-    let end = Instant::now() + PATIENCE;
-    loop {
+    eventually("packets are still waited for", || {
         let found = switch.ask_json(&["trace", "show"]);
-        if found["wanted"] == 0 {
-            return found["traces"].as_array().unwrap().clone();
-        }
-        assert!(Instant::now() < end, "{found}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        (found["wanted"] == 0).then(|| found["traces"].as_array().unwrap().clone())
+    })
 }
 
 fn step<'t>(trace: &'t Json, kind: &str, wanted: impl Fn(&Json) -> bool) -> &'t Json {
