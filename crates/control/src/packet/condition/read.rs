@@ -1,6 +1,6 @@
 //! Conditions from text, by Baker's parser.
 
-use baker::ir::Program;
+use baker::ir::{Program, prefix_mask};
 use baker::source::FileId;
 use baker::syntax::ast::{AstNode, BinaryExpr, BinaryOp, Expr, Item, LiteralValue, MemberExpr, UnaryOp};
 use baker::syntax::parse;
@@ -10,6 +10,7 @@ use crate::messages::did_you_mean;
 
 /// What an expression is parsed as the value of.
 const FRONT: &str = "const bool condition = ";
+const PREFIX: &str = "a prefix is compared with a field, by == or !=";
 /// Where something is missing; the parser has said so already.
 const HALF: &str = "it is not complete";
 
@@ -19,9 +20,10 @@ const HALF: &str = "it is not complete";
 /// What is wrong with it.
 pub fn test(program: &Program, text: &str) -> Result<Test, String> {
     let wrong = |what: String| format!("{text:?} is no condition: {what}");
-    let parsed = parse(FileId(0), &format!("{FRONT}{};", equal_signs(text)));
+    // Also behind a comment.
+    let parsed = parse(FileId(0), &format!("{FRONT}{}\n;", equal_signs(text)));
     if let Some(error) = parsed.errors().first() {
-        return Err(wrong(error.title.clone()));
+        return Err(wrong(without_front(&error.title)));
     }
     let mut items = parsed.tree().items();
     let (Some(Item::Const(constant)), None) = (items.next(), items.next()) else {
@@ -29,6 +31,14 @@ pub fn test(program: &Program, text: &str) -> Result<Test, String> {
     };
     let value = constant.value().ok_or_else(|| wrong("it is empty".into()))?;
     Reader { program }.test(&value).map_err(wrong)
+}
+
+/// What the parser has found, as if there were nothing but the expression.
+fn without_front(title: &str) -> String {
+    match title.strip_prefix("expected `;` after this constant, found ") {
+        Some(found) => format!("{found} is too much, or an operator is missing in front of it"),
+        None => title.replace("found `;`", "but there it ends"),
+    }
 }
 
 /// `=` as it is written elsewhere for `==`.
@@ -58,6 +68,10 @@ impl Reader<'_> {
                 Some(BinaryOp::And) => Ok(Test::Both(pair(binary)?)),
                 Some(BinaryOp::Or) => Ok(Test::Either(pair(binary)?)),
                 Some(op) if is_comparison(op) => self.compared(op, binary),
+                _ if [binary.lhs(), binary.rhs()].iter().flatten().any(is_compared) => Err(format!(
+                    "in {:?} the comparison comes first; put what is compared in parentheses",
+                    written(expr)
+                )),
                 _ => Err(format!("{:?} is a number; compare it with another one", written(expr))),
             },
             Expr::Name(name) => {
@@ -81,7 +95,12 @@ impl Reader<'_> {
 
     fn compared(&self, op: BinaryOp, binary: &BinaryExpr) -> Result<Test, String> {
         let (Some(left), Some(right)) = (binary.lhs(), binary.rhs()) else { return Err(HALF.into()) };
-        let sides = [self.number(&left)?, self.number(&right)?];
+        let sides = match (prefix(&left), prefix(&right)) {
+            (None, None) => [self.number(&left)?, self.number(&right)?],
+            (None, Some(prefix)) if is_equality(op) => self.within(&prefix, &left)?,
+            (Some(prefix), None) if is_equality(op) => self.within(&prefix, &right)?,
+            _ => return Err(PREFIX.into()),
+        };
         for (own, other, shown) in [(0, 1, &right), (1, 0, &left)] {
             if let (Number::Field { protocol, field }, Number::Constant(value)) = (&sides[own], &sides[other]) {
                 let width = self.width(protocol, field);
@@ -98,6 +117,21 @@ impl Reader<'_> {
         Ok(Test::Compared { op, sides, protocols })
     }
 
+    /// The sides of the comparison that says whether a field begins with a prefix.
+    fn within(&self, prefix: &Prefix, field: &Expr) -> Result<[Number; 2], String> {
+        let number = self.number(field)?;
+        let width = match &number {
+            Number::Field { protocol, field } => self.width(protocol, field),
+            _ => return Err(PREFIX.into()),
+        };
+        let length = u32::try_from(prefix.length).ok().filter(|_| width == prefix.width);
+        let mask = length.and_then(|length| prefix_mask(width, length));
+        let mask =
+            mask.ok_or_else(|| format!("this is no prefix of {width} bits, which {} has", written(field).trim()))?;
+        let masked = Number::Combined(BinaryOp::BitAnd, Box::new([number, Number::Constant(mask)]));
+        Ok([masked, Number::Constant(prefix.address & mask)])
+    }
+
     fn number(&self, expr: &Expr) -> Result<Number, String> {
         match expr {
             Expr::Paren(paren) => self.number(&paren.inner().ok_or(HALF)?),
@@ -109,6 +143,7 @@ impl Reader<'_> {
                 _ => Err(format!("{:?} is no value of a field", literal.text())),
             },
             Expr::Member(member) => self.field(member),
+            Expr::Binary(_) if prefix(expr).is_some() => Err(PREFIX.into()),
             Expr::Binary(binary) => match binary.op() {
                 Some(op) if !is_comparison(op) && !matches!(op, BinaryOp::And | BinaryOp::Or) => {
                     let side = |expr: Option<Expr>| self.number(&expr.ok_or(HALF)?);
@@ -148,6 +183,41 @@ impl Reader<'_> {
         let field = protocol.and_then(|protocol| protocol.fields.iter().find(|own| own.name == field));
         field.map_or(128, |field| field.bits.width)
     }
+}
+
+/// An address with a length, such as `10.0.0.0/8`, which in Baker would be a division.
+struct Prefix {
+    address: u128,
+    width: u32,
+    length: u128,
+}
+
+fn prefix(expr: &Expr) -> Option<Prefix> {
+    let value = |expr: Option<Expr>| match expr {
+        Some(Expr::Literal(literal)) => literal.value().ok(),
+        _ => None,
+    };
+    let binary = match expr {
+        Expr::Paren(paren) => return prefix(&paren.inner()?),
+        Expr::Binary(binary) => binary,
+        _ => return None,
+    };
+    let (BinaryOp::Div, Some(LiteralValue::Int(length))) = (binary.op()?, value(binary.rhs())) else { return None };
+    let (address, width) = match value(binary.lhs())? {
+        LiteralValue::Ipv4(address) => (address.into(), 32),
+        LiteralValue::Ipv6(address) => (address, 128),
+        _ => return None,
+    };
+    Some(Prefix { address, width, length })
+}
+
+fn is_equality(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Eq | BinaryOp::Ne)
+}
+
+/// Whether an expression is a comparison.
+fn is_compared(expr: &Expr) -> bool {
+    matches!(expr, Expr::Binary(binary) if binary.op().is_some_and(is_comparison))
 }
 
 fn is_comparison(op: BinaryOp) -> bool {
