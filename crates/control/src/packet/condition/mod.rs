@@ -32,7 +32,7 @@ enum Test {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Number {
     Constant(u128),
-    Field { protocol: String, field: String },
+    Field { protocol: String, field: String, width: u32 },
     Combined(BinaryOp, Box<[Number; 2]>),
 }
 
@@ -117,7 +117,7 @@ impl Number {
     fn value(&self, chosen: &Chosen) -> Option<u128> {
         match self {
             Number::Constant(value) => Some(*value),
-            Number::Field { protocol, field } => {
+            Number::Field { protocol, field, .. } => {
                 let (_, layer) = chosen.iter().find(|(name, _)| name == protocol)?;
                 layer.fields.iter().find(|own| own.name == *field).map(|own| own.value)
             }

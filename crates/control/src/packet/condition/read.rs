@@ -102,11 +102,11 @@ impl Reader<'_> {
             _ => return Err(PREFIX.into()),
         };
         for (own, other, shown) in [(0, 1, &right), (1, 0, &left)] {
-            if let (Number::Field { protocol, field }, Number::Constant(value)) = (&sides[own], &sides[other]) {
-                let width = self.width(protocol, field);
-                if width < 128 && value >> width != 0 {
-                    return Err(format!("{protocol}.{field} has {width} bits, too few for {}", written(shown).trim()));
-                }
+            if let (Number::Field { protocol, field, width }, Number::Constant(value)) = (&sides[own], &sides[other])
+                && *width < 128
+                && value >> width != 0
+            {
+                return Err(format!("{protocol}.{field} has {width} bits, too few for {}", written(shown).trim()));
             }
         }
         let mut protocols = Vec::new();
@@ -120,10 +120,7 @@ impl Reader<'_> {
     /// The sides of the comparison that says whether a field begins with a prefix.
     fn within(&self, prefix: &Prefix, field: &Expr) -> Result<[Number; 2], String> {
         let number = self.number(field)?;
-        let width = match &number {
-            Number::Field { protocol, field } => self.width(protocol, field),
-            _ => return Err(PREFIX.into()),
-        };
+        let Number::Field { width, .. } = number else { return Err(PREFIX.into()) };
         let length = u32::try_from(prefix.length).ok().filter(|_| width == prefix.width);
         let mask = length.and_then(|length| prefix_mask(width, length));
         let mask =
@@ -163,11 +160,11 @@ impl Reader<'_> {
         let base = base.ok_or_else(|| format!("{:?} is no field, such as ipv4.dst", written(member)))?;
         let protocol = self.protocol(&base)?;
         let field = member.field().map_or_else(String::new, |name| name.text().to_owned());
-        if !protocol.fields.iter().any(|own| own.name == field) {
+        let found = protocol.fields.iter().find(|own| own.name == field).ok_or_else(|| {
             let fields = protocol.fields.iter().map(|own| own.name.as_str());
-            return Err(format!("{base} has no field {field:?}{}", did_you_mean(&field, fields)));
-        }
-        Ok(Number::Field { protocol: base, field })
+            format!("{base} has no field {field:?}{}", did_you_mean(&field, fields))
+        })?;
+        Ok(Number::Field { width: found.bits.width, protocol: base, field })
     }
 
     fn protocol(&self, name: &str) -> Result<&baker::ir::Protocol, String> {
@@ -175,13 +172,6 @@ impl Reader<'_> {
             let protocols = self.program.protocols.iter().map(|own| own.name.as_str());
             format!("the program has no protocol {name:?}{}", did_you_mean(name, protocols))
         })
-    }
-
-    /// Of a field that there is.
-    fn width(&self, protocol: &str, field: &str) -> u32 {
-        let protocol = self.program.protocols.iter().find(|own| own.name == protocol);
-        let field = protocol.and_then(|protocol| protocol.fields.iter().find(|own| own.name == field));
-        field.map_or(128, |field| field.bits.width)
     }
 }
 
