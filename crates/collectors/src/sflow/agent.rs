@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dataplane::sampling::Sample;
 use dataplane::xdp::Copies;
 use dataplane::{LinkMode, Observer, PortSnapshot};
 
@@ -173,17 +174,8 @@ impl Running {
         let (until, mut packet, mut interfaces) = (Instant::now() + FOLLOWING, Vec::new(), Vec::new());
         for sample in &samples {
             let Some(&(interface, pool)) = ports.get(&sample.port) else { continue };
-            let way = if Instant::now() < until {
-                packet.clear();
-                packet.extend(sample.bytes());
-                packet.resize(sample.length as usize, 0);
-                (self.follow)(sample.port, &packet)
-            } else {
-                Way::Unknown
-            };
-            // The program may have taken zeros that stand for the rest for a mistake.
-            let is_whole = sample.bytes().len() == sample.length as usize;
-            let way = if way == Way::Dropped && !is_whole { Way::Unknown } else { way };
+            let is_followed = Instant::now() < until;
+            let way = if is_followed { way(&mut self.follow, sample, &mut packet) } else { Way::Unknown };
             let output = output(&way, &ports, &mut interfaces);
             let numbers = self.ports.entry(sample.port).or_default();
             numbers.samples = numbers.samples.wrapping_add(1);
@@ -218,6 +210,19 @@ impl Running {
                 self.sockets.send(&full);
             }
         }
+    }
+}
+
+/// Where a sampled packet goes; `packet` is room for it.
+fn way(follow: &mut Follow, sample: &Sample, packet: &mut Vec<u8>) -> Way {
+    let (first, length) = (sample.bytes(), sample.length as usize);
+    packet.clear();
+    packet.extend(first);
+    packet.resize(length, 0);
+    match follow(sample.port, packet) {
+        // The program may have taken zeros that stand for the rest for a mistake.
+        Way::Dropped if first.len() != length => Way::Unknown,
+        way => way,
     }
 }
 
